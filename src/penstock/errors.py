@@ -1,0 +1,133 @@
+"""Every error Penstock raises on purpose.
+
+    PenstockError                    something people should read, never a traceback
+    |-- UsageError                   a command line that makes no sense            exit 2
+    |-- ConfigError                  a value that makes no sense                   exit 1
+    |   |-- PatternError             a pattern that is no pattern
+    |   '-- UnsafePattern            a pattern that would backtrack badly
+    |-- UpstreamError                the upstream's side failed                    exit 1
+    |   |-- ConnectFailed            it could not be reached
+    |   |-- ToolListFailed           it did not give its tool list
+    |   '-- UpstreamLost             it went away
+    '-- ProtocolError                one message that must not be forwarded
+        |-- ClientProtocolError      the client sent it
+        '-- UpstreamProtocolError    the upstream sent it
+
+What people read is worded here, once. `headline` and `detail` are the two lines on stderr.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class PenstockError(Exception):
+    """An error with a headline and a line of detail for stderr."""
+
+    exit_code = 1
+
+    def __init__(self, headline: str, detail: str = "") -> None:
+        super().__init__(headline)
+        self.headline = headline
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.headline}\n{self.detail}" if self.detail else self.headline
+
+
+class UsageError(PenstockError):
+    """A command line that makes no sense."""
+
+    exit_code = 2
+
+
+class ConfigError(PenstockError):
+    """A value, from the command line or a file, that makes no sense."""
+
+
+class PatternError(ConfigError):
+    """A pattern that is not a valid regular expression."""
+
+    def __init__(self, pattern: str, origin: str, why: str) -> None:
+        super().__init__(
+            f'Invalid regex pattern in {origin}: "{pattern}"',
+            f"Pattern must be a valid regular expression: {why}",
+        )
+        self.pattern, self.origin, self.why = pattern, origin, why
+
+
+class UnsafePattern(ConfigError):
+    """A valid pattern that engines which backtrack would choke on."""
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__(
+            f'Unsafe regex pattern detected: "{pattern}"',
+            "Pattern could cause catastrophic backtracking",
+        )
+        self.pattern = pattern
+
+
+class Failure(enum.StrEnum):
+    """What went wrong with a connection, in one word."""
+
+    TIMEOUT = "TIMEOUT"
+    REFUSED = "REFUSED"
+    INVALID_RESPONSE = "INVALID_RESPONSE"
+
+
+class UpstreamError(PenstockError):
+    """The upstream's side failed. `safe_message` is all that a client may be told."""
+
+    safe_message = "Upstream MCP failed"
+
+    def __init__(self, headline: str, detail: str, failure: Failure = Failure.INVALID_RESPONSE) -> None:
+        super().__init__(headline, detail)
+        self.failure = failure
+
+
+class ConnectFailed(UpstreamError):
+    """The upstream could not be reached."""
+
+    safe_message = "Failed to connect to upstream MCP"
+
+    def __init__(self, where: str, detail: str, failure: Failure = Failure.REFUSED) -> None:
+        super().__init__(f"Failed to connect to upstream MCP at {where}", detail, failure)
+        self.where = where
+
+
+class ToolListFailed(UpstreamError):
+    """The upstream did not give its tool list."""
+
+    safe_message = "Failed to fetch tool list from upstream MCP"
+
+    def __init__(self, detail: str, failure: Failure = Failure.INVALID_RESPONSE) -> None:
+        super().__init__(self.safe_message, detail, failure)
+
+
+class UpstreamLost(UpstreamError):
+    """The upstream was there and went away."""
+
+    safe_message = "Lost connection to upstream MCP"
+
+    def __init__(self, detail: str = "Shutting down proxy") -> None:
+        super().__init__(self.safe_message, detail, Failure.REFUSED)
+
+
+class ProtocolError(PenstockError):
+    """One message that must not be forwarded.
+
+    `code` is the JSON-RPC error code for the sender, `reason` a sentence that is safe to send,
+    `id_token` the id as it was written, when it can be known.
+    """
+
+    def __init__(self, code: int, reason: str, id_token: bytes | None = None) -> None:
+        super().__init__(reason)
+        self.code, self.reason, self.id_token = code, reason, id_token
+
+
+class ClientProtocolError(ProtocolError):
+    """The client sent a message that must not be forwarded."""
+
+
+class UpstreamProtocolError(ProtocolError):
+    """The upstream sent a message that must not be forwarded."""
