@@ -1,0 +1,1 @@
+"""Where clients connect, one file a transport."""

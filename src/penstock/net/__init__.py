@@ -1,0 +1,1 @@
+"""Plumbing: the event loop, file descriptors, child processes. Knows nothing of MCP."""

@@ -1,0 +1,1 @@
+"""Messages to verdicts. Pure: no asyncio, no files, no sockets."""

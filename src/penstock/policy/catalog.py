@@ -1,0 +1,142 @@
+"""The upstream's tools after filtering: what is listed, what may be called."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+from penstock import limits
+from penstock.policy.tool_filter import Denial, ToolFilter
+from penstock.wire.ambiguity import Ambiguous, Members, NotAnObject, NotJson, members
+from penstock.wire.replies import printable
+from penstock.wire.splice import with_value, without
+
+
+class BadToolList(ValueError):
+    """What the upstream sent is no tool list."""
+
+
+class Tool(Struct, frozen=True):
+    """One tool as the upstream describes it."""
+
+    name: str
+    raw: bytes
+    tokens: int
+
+
+class DeniedTool(Struct, frozen=True):
+    """A tool that is hidden, and why."""
+
+    name: str
+    why: Denial
+    tokens: int
+
+
+class ToolCatalog(Struct, frozen=True):
+    """What clients see of the upstream's tools."""
+
+    names: frozenset[str]
+    result: bytes  # the result of tools/list, ready to send
+    allowed: tuple[Tool, ...]
+    denied: tuple[DeniedTool, ...]
+    unmatched: tuple[str, ...]  # patterns that matched no tool
+    warnings: tuple[str, ...]  # entries that were left out because they are no tools
+    refusal: bytes | None = None  # the upstream's own error object, when it has no tools at all
+
+
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
+    """The catalog of the tools in `pages`, the results of tools/list in order.
+
+    Kept tools are the upstream's own bytes in its own order. Raises BadToolList.
+    """
+    allowed: list[Tool] = []
+    denied: list[DeniedTool] = []
+    warnings: list[str] = []
+    seen: set[str] = set()
+    for entry in (entry for page in pages for entry in _entries(page)):
+        raw = bytes(entry)
+        try:
+            name, is_read_only, tokens = _inspect(raw)
+        except BadToolList as why:
+            warnings.append(str(why))
+            continue
+        if name in seen:
+            warnings.append(f'a second tool named "{printable(name)}" is left out')
+            continue
+        seen.add(name)
+        denial = choice.maybe_denial(name, is_read_only)
+        if denial is None:
+            allowed.append(Tool(name, raw, tokens))
+        else:
+            denied.append(DeniedTool(name, denial, tokens))
+    is_whole = len(pages) == 1 and not denied and not warnings
+    return ToolCatalog(
+        names=frozenset(tool.name for tool in allowed),
+        result=pages[0] if is_whole else _list_result(pages[0], allowed),
+        allowed=tuple(allowed),
+        denied=tuple(denied),
+        unmatched=tuple(choice.unmatched(sorted(seen))),
+        warnings=tuple(warnings),
+    )
+
+
+def empty_catalog(refusal: bytes) -> ToolCatalog:
+    """The catalog of an upstream that answers tools/list with the error object `refusal`."""
+    return ToolCatalog(frozenset(), b'{"tools":[]}', (), (), (), (), refusal)
+
+
+def _entries(page: bytes) -> list[Raw]:
+    try:
+        return _decode_list(members(page)["tools"])
+    except KeyError:
+        raise BadToolList("its tool list has no tools member") from None
+    except (Ambiguous, NotJson, NotAnObject, msgspec.DecodeError):
+        raise BadToolList("its tool list cannot be read") from None
+
+
+def _inspect(raw: bytes) -> tuple[str, bool, int]:
+    """Name, read-only hint and token estimate of one entry; BadToolList when it is no tool."""
+    try:
+        entry = members(raw)
+        name = _decode_text(entry["name"])
+    except Ambiguous:
+        raise BadToolList(f"a tool whose members can be read in two ways is left out: {_glimpse(raw)}") from None
+    except (NotJson, NotAnObject, KeyError, msgspec.DecodeError, UnicodeDecodeError):
+        raise BadToolList(f"an entry that has no name is left out: {_glimpse(raw)}") from None
+    if not 0 < len(name) <= limits.NAME_LENGTH or not name.isprintable() or " " in name:
+        raise BadToolList(
+            f'the tool "{printable(name)}" is left out: a name has 1 to {limits.NAME_LENGTH} visible characters'
+        )
+    if bytes(entry.get("inputSchema", b""))[:1] != b"{":
+        raise BadToolList(f'the tool "{printable(name)}" is left out: its inputSchema is not an object')
+    return name, _is_read_only(entry), _tokens(entry)
+
+
+def _is_read_only(entry: Members) -> bool:
+    try:
+        # Strictly true: a hint that a lax reader might take for true is not a promise.
+        annotations = members(entry["annotations"])
+        return bytes(annotations.get("readOnlyHint", b"")) == b"true"
+    except (KeyError, Ambiguous, NotJson, NotAnObject):
+        return False
+
+
+def _tokens(entry: Members) -> int:
+    """About how many tokens a model pays for seeing this tool: its name, description and input schema."""
+    shown = sum(len(memoryview(entry[part])) for part in ("name", "description", "inputSchema") if part in entry)
+    return -(-shown // limits.BYTES_PER_TOKEN)
+
+
+def _glimpse(raw: bytes) -> str:
+    return printable(raw[:60].decode("utf-8", "replace"))
+
+
+def _list_result(first_page: bytes, tools: list[Tool]) -> bytes:
+    """The first page's result with all kept tools in it and no cursor; its other members as they were."""
+    result = with_value(first_page, members(first_page), "tools", b"[%b]" % b",".join(tool.raw for tool in tools))
+    found = members(result)
+    return without(result, found, "nextCursor") if "nextCursor" in found else result

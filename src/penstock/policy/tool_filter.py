@@ -1,0 +1,77 @@
+"""Which tools a client may see and call."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Pattern(Protocol):
+    """What the filter needs of a pattern."""
+
+    @property
+    def source(self) -> str: ...
+
+    def found_in(self, text: str) -> bool: ...
+
+
+class Denial(Struct, frozen=True):
+    """Why a tool is hidden."""
+
+    option: str  # the option that hid it
+    pattern: str | None  # the pattern that matched, where there is one
+
+    def __str__(self) -> str:
+        if self.pattern is None:
+            return self.option
+        return f"{self.option} {self.pattern}"
+
+
+NOT_ALLOWED = Denial("no --allow pattern matches", None)
+NOT_READ_ONLY = Denial("--read-only", None)
+
+
+class ToolFilter(Struct, frozen=True):
+    """The user's choice of tools: denied ones never, allowed ones only, read-only ones only."""
+
+    deny: tuple[Pattern, ...] = ()
+    allow: tuple[Pattern, ...] = ()
+    read_only: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether any tool could be hidden at all."""
+        return bool(self.deny or self.allow or self.read_only)
+
+    def maybe_denial(self, name: str, is_read_only: bool) -> Denial | None:
+        """Why the tool called `name` is hidden; None when it is kept."""
+        spellings = _spellings(name)
+        for pattern in self.deny:
+            if any(map(pattern.found_in, spellings)):
+                return Denial("--deny", pattern.source)
+        if self.allow and not any(all(map(pattern.found_in, spellings)) for pattern in self.allow):
+            return NOT_ALLOWED
+        if self.read_only and not is_read_only:
+            return NOT_READ_ONLY
+        return None
+
+    def unmatched(self, names: list[str]) -> list[str]:
+        """The patterns that match none of `names`: most likely a slip of the user's."""
+        spelt = [spelling for name in names for spelling in _spellings(name)]
+        return [
+            f"{option} {pattern.source}"
+            for option, patterns in (("--deny", self.deny), ("--allow", self.allow))
+            for pattern in patterns
+            if not any(map(pattern.found_in, spelt))
+        ]
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    # A name may come decomposed (e + accent) and the pattern composed, or the other way round; people
+    # cannot see the difference, so a tool must not slip through by it.
+    if name.isascii():
+        return (name,)
+    import unicodedata  # a table of 1 MB that plain names never need
+
+    return tuple({name, unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)})

@@ -1,0 +1,92 @@
+"""The stage that keeps clients to the catalog, whatever they call and however they spell it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.policy.catalog import ToolCatalog
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
+from penstock.wire.ambiguity import folded
+from penstock.wire.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
+from penstock.wire.replies import error_reply, raw_error_reply, result_reply, tool_not_found
+
+CALL = "tools/call"
+LIST = "tools/list"
+_GATED = frozenset({CALL, LIST})
+
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
+    """What becomes of a client's request or notification; Hold while the catalog is on its way."""
+    method = message.method
+    if method not in _GATED:
+        if method is not None and _looks_gated(method):
+            if message.kind is not Kind.REQUEST:
+                return Drop("a notification whose method merely looks like a tool method")
+            return Answer(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))
+        return FORWARD
+    if message.kind is not Kind.REQUEST or message.id_token == b"null":
+        return Drop(f"{method} without an id")
+    if catalog is None:
+        return HOLD
+    return _list(message, catalog) if method == LIST else _call(message, catalog)
+
+
+def _looks_gated(method: str) -> bool:
+    if method.isascii() and method.islower() and method.isprintable() and "//" not in method:
+        return method.strip(" /") in _GATED
+    plain = "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
+    return plain in _GATED
+
+
+def _call(message: Message, catalog: ToolCatalog) -> Verdict:
+    assert message.id_token is not None
+    params = message.params
+    if params is None:
+        return Answer(error_reply(message.id_token, INVALID_PARAMS, "Invalid params: params must be an object"))
+    try:
+        name = _decode_text(params["name"])
+    except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+        return Answer(error_reply(message.id_token, INVALID_PARAMS, "Invalid params: name must be a string"))
+    if name in catalog.names:
+        return FORWARD
+    return Answer(tool_not_found(message.id_token, name))
+
+
+def _list(message: Message, catalog: ToolCatalog) -> Verdict:
+    assert message.id_token is not None
+    if "params" in message.envelope and message.params is None:
+        return Answer(error_reply(message.id_token, INVALID_PARAMS, "Invalid params: params must be an object"))
+    if message.params is not None and bytes(message.params.get("cursor", b"null")) != b"null":
+        # The list has one page, so no cursor can be ours.
+        return Answer(error_reply(message.id_token, INVALID_PARAMS, "Invalid params: unknown cursor"))
+    if catalog.refusal is not None:
+        return Answer(raw_error_reply(message.id_token, catalog.refusal))
+    return Answer(result_reply(message.id_token, catalog.result))
+
+
+def carries_tool_list(message: Message, catalog: ToolCatalog) -> bool:
+    """Whether something the upstream sends unasked lists a tool that is hidden."""
+    params = message.envelope.get("params")
+    if params is None or b"name" not in bytes(params) and b"\\u" not in bytes(params):
+        return False
+    try:
+        tools = msgspec.json.decode(params, type=_Listing)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    shown = [*tools.tools, *tools.result.tools]
+    return any(tool.name is not None and tool.name not in catalog.names for tool in shown)
+
+
+class _Named(msgspec.Struct):
+    name: str | None = None
+
+
+class _Tools(msgspec.Struct):
+    tools: list[_Named] = []
+
+
+class _Listing(msgspec.Struct):
+    tools: list[_Named] = []
+    result: _Tools = msgspec.field(default_factory=_Tools)

@@ -1,0 +1,31 @@
+"""What policy decided about one message."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Forward(Struct, frozen=True, gc=False):
+    """Pass it on as it came."""
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """Answer it here; nothing goes upstream."""
+
+    raw: bytes
+
+
+class Drop(Struct, frozen=True, gc=False):
+    """Neither pass it on nor answer it."""
+
+    why: str
+
+
+class Hold(Struct, frozen=True, gc=False):
+    """Wait for the tool list, then ask again."""
+
+
+Verdict = Forward | Answer | Drop | Hold
+
+FORWARD = Forward()
+HOLD = Hold()

@@ -1,0 +1,1 @@
+"""Who talks to whom: sessions, pending requests, the catalog on its way."""

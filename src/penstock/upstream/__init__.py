@@ -1,0 +1,1 @@
+"""Where we connect from, one file a transport."""

@@ -1,0 +1,1 @@
+"""Bytes to messages and back. Pure: no asyncio, no files, no sockets."""

@@ -1,0 +1,236 @@
+"""Refusing what two parsers could read differently.
+
+We forward the bytes we received, and somebody else's parser reads them again. So a message passes only
+when its strict reading (RFC 8259, UTF-8, one value) is the only one: no member name that repeats, in the
+envelope or in `params`, also not after the foldings that lax readers apply. Names deeper down belong to
+the tool that is called, and pass.
+"""
+
+from __future__ import annotations
+
+import codecs
+import itertools
+import re
+
+import msgspec
+from msgspec import Raw
+
+from penstock import limits
+
+Members = dict[str, Raw]
+
+RESERVED = frozenset(
+    "jsonrpc id method params result error name uri arguments cursor task _meta".split()
+)
+"""Member names that decide what a message does. Nothing may merely look like one of them."""
+
+# Names that are common beside the reserved ones and fold apart from all of them: a message that has only
+# these needs no folding at all.
+_KNOWN = RESERVED | frozenset(
+    "argument capabilities clientInfo content context data inputResponses level logger maxTokens message "
+    "messages notifications progress progressToken reason ref requestId requestState roots total "
+    "protocolVersion".split()
+)
+
+# Above this size, comparing with a re-encoded copy would cost the copy; walking the names costs nothing.
+_COPY_BYTES = 16 * 1024
+
+_decode_members = msgspec.json.Decoder(Members).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_encode = msgspec.json.Encoder().encode
+
+_MEMBER = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_OPENING = re.compile(rb"[ \t\r\n]*\{")
+_SEPARATOR = re.compile(rb"[ \t\r\n]*,")
+_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|.)", re.DOTALL)
+
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
+_STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # one level down, one level up, as signed bytes
+_PEELED_LEVELS = 8
+_SCAN_BYTES = 64 * 1024
+
+
+class NotJson(ValueError):
+    """The bytes are not one JSON value."""
+
+
+class NotAnObject(ValueError):
+    """The bytes are one JSON value, but not an object."""
+
+
+class Ambiguous(ValueError):
+    """Two readers could see different things in this object."""
+
+
+def check_text(raw: bytes) -> None:
+    """Raises NotJson unless `raw` is UTF-8 with at most the allowed nesting."""
+    if not raw.isascii():
+        try:
+            if len(raw) <= _SCAN_BYTES:
+                raw.decode()
+            else:
+                _decode_in_pieces(raw)
+        except UnicodeDecodeError:
+            raise NotJson("it is not valid UTF-8") from None
+    if nests_deeper(raw, limits.NESTING):
+        raise NotJson(f"it nests deeper than {limits.NESTING} levels")
+
+
+def _decode_in_pieces(raw: bytes) -> None:
+    # A whole decoded copy could take four times the message.
+    decode = codecs.getincrementaldecoder("utf-8")().decode
+    for start in range(0, len(raw), _SCAN_BYTES):
+        decode(raw[start : start + _SCAN_BYTES])
+    decode(b"", True)
+
+
+def nests_deeper(raw: bytes, levels: int) -> bool:
+    """Whether the JSON in `raw` has more than `levels` levels of arrays and objects.
+
+    Counts brackets outside strings, in slices, without building a tree: ten megabytes of `[],` cost
+    a few milliseconds a slice and no memory. On text that is not JSON the answer means nothing.
+    """
+    if raw.count(b"[") + raw.count(b"{") <= levels:
+        return False
+    depth = 0
+    in_string = False
+    held_back = b""
+    for start in range(0, len(raw), _SCAN_BYTES):
+        piece = held_back + raw[start : start + _SCAN_BYTES]
+        trailing = len(piece) - len(piece.rstrip(b"\\"))
+        held_back = b"\\" if trailing % 2 else b""
+        if held_back:
+            piece = piece[:-1]
+        # In JSON a backslash stands only inside strings; with the escapes gone, every quote is a border.
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = parts[1::2] if in_string else parts[0::2]
+        in_string ^= len(parts) % 2 == 0
+        brackets = b"".join(outside).translate(_BRACKETS, _NOT_BRACKETS)
+        after = depth + 2 * brackets.count(b"[") - len(brackets)
+        if after > levels:
+            return True
+        if after < 0:
+            return False  # more closed than opened: the decoder will refuse it
+        # Peeling the innermost level is quick where there is much of it; the rest is counted one by one.
+        # What came before and what is still to come make the slice whole.
+        nest = b"[" * depth + brackets + b"]" * after
+        peeled = 0
+        while nest and peeled < _PEELED_LEVELS:
+            nest = nest.replace(b"[]", b"")
+            peeled += 1
+        steps = memoryview(nest.translate(_STEPS)).cast("b")
+        if nest and peeled + max(itertools.accumulate(steps)) > levels:
+            return True
+        depth = after
+    return False
+
+
+def members(raw: bytes | Raw) -> Members:
+    """The members of the object in `raw`, each with its bytes as written.
+
+    Raises NotJson, NotAnObject, or Ambiguous when two readers could see different members.
+    """
+    found, text = _decode(raw)
+    size = len(memoryview(text))
+    if size > _COPY_BYTES or _encode(found) != bytes(text):
+        names = _names_as_written(memoryview(text), found)
+        if names is None:
+            raise Ambiguous("a member name stands twice")
+        if not names <= _KNOWN:
+            _refuse_look_alikes(names)
+    elif not found.keys() <= _KNOWN:
+        _refuse_look_alikes(found)
+    return found
+
+
+def _decode(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
+    """The members as the decoder sees them (last one wins) and the text it read them from."""
+    try:
+        return _decode_members(raw), raw
+    except msgspec.ValidationError:
+        raise NotAnObject("it is not an object") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
+        text = bytes(raw)
+        if not _SURROGATE.search(text):
+            raise NotJson(_plain_reason(why)) from None
+    # RFC 8259 lets a half of a surrogate pair stand alone in an escape; the decoder does not. It is read
+    # from a copy of the same length in which the half is a character that no name may have.
+    text = _ESCAPE.sub(_without_half_pair, text)
+    try:
+        return _decode_members(text), text
+    except msgspec.ValidationError:
+        raise NotAnObject("it is not an object") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
+        raise NotJson(_plain_reason(why)) from None
+
+
+def _without_half_pair(escape: re.Match[bytes]) -> bytes:
+    unit, low_half = escape.groups()
+    if unit is None:
+        return escape[0]
+    code = int(unit, 16)
+    if 0xD800 <= code <= 0xDBFF and low_half:
+        return escape[0]
+    if 0xD800 <= code <= 0xDFFF:
+        return HALF_PAIR + (HALF_PAIR if low_half else b"")
+    return escape[0]
+
+
+HALF_PAIR = rb"\uffff"
+"""What stands for a lone half of a surrogate pair in the copy that is read."""
+
+
+def _plain_reason(why: Exception) -> str:
+    if isinstance(why, RecursionError):
+        return "it nests too deep"
+    return str(why).removeprefix("JSON is malformed: ") or "it cannot be read"
+
+
+def _names_as_written(text: memoryview, found: Members) -> set[str] | None:
+    """The member names of the object in `text`, or None when one of them stands twice.
+
+    `found` holds the value the decoder kept for each name. Where a name stands once, that value is what
+    follows the name, so it tells how far to skip; where it does not follow, the name stands twice.
+    """
+    names: set[str] = set()
+    opening = _OPENING.match(text)
+    position = opening.end() if opening else 0
+    while member := _MEMBER.match(text, position):
+        name = _decode_text(member[1])
+        value = memoryview(found[name])
+        start = member.end()
+        end = start + len(value)
+        if name in names or text[start:end] != value:
+            return None
+        names.add(name)
+        separator = _SEPARATOR.match(text, end)
+        if separator is None:
+            break
+        position = separator.end()
+    return names
+
+
+def _refuse_look_alikes(names: Members | set[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        plain = name if name in RESERVED else folded(name)
+        if plain in seen or (plain in RESERVED and name not in RESERVED):
+            raise Ambiguous("a member name looks like another")
+        seen.add(plain)
+
+
+def folded(name: str) -> str:
+    """`name` as the laxest reader would take it: case, width, blanks and invisible characters gone."""
+    name = name.partition("\0")[0]
+    if not name.isascii():
+        import unicodedata  # a table of 1 MB that plain traffic never needs
+
+        name = unicodedata.normalize("NFKC", name)
+        name = "".join(char for char in name if unicodedata.category(char) not in _INVISIBLE)
+        name = unicodedata.normalize("NFKC", name.casefold())
+    return name.strip().casefold()
+
+
+_INVISIBLE = frozenset({"Cf", "Cc", "Mn", "Zs", "Zl", "Zp", "Cn"})

@@ -1,0 +1,45 @@
+"""The answers Penstock gives itself, as bytes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock import limits
+
+TOOL_NOT_FOUND = -32601
+
+_encode = msgspec.json.Encoder().encode
+
+
+def error_reply(id_token: bytes | None, code: int, message: str, data: object = None) -> bytes:
+    """A JSON-RPC error with the id as the sender wrote it; null when it could not be known."""
+    tail = b"" if data is None else b',"data":' + _encode(data)
+    return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":%b%b}}' % (
+        id_token or b"null",
+        code,
+        _encode(message),
+        tail,
+    )
+
+
+def raw_error_reply(id_token: bytes, error: bytes) -> bytes:
+    """A JSON-RPC error whose error object is somebody's own bytes."""
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_token, error)
+
+
+def result_reply(id_token: bytes, result: bytes) -> bytes:
+    """A JSON-RPC response with `result` as its bytes."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_token, result)
+
+
+def tool_not_found(id_token: bytes, name: str) -> bytes:
+    """The one answer for every tool that is not in the catalog, whatever the reason."""
+    return error_reply(id_token, TOOL_NOT_FOUND, f"Tool not found: {printable(name)}")
+
+
+def printable(name: str) -> str:
+    """`name` without control, direction and other invisible characters, cut to a sane length."""
+    name = name[: limits.NAME_ECHO]
+    if name.isascii() and name.isprintable():
+        return name
+    return "".join(char if char.isprintable() else "?" for char in name)

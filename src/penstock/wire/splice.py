@@ -1,0 +1,49 @@
+"""Changing one member of an object and no other byte."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.wire.ambiguity import Members
+
+_OPENING = re.compile(rb"[ \t\r\n]*\{")
+_MEMBER = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_SEPARATOR = re.compile(rb"[ \t\r\n]*(,?)")
+
+
+def member_spans(text: bytes, members: Members) -> dict[str, tuple[int, int, int]]:
+    """Where each member stands in `text`: start of its name, start of its value, end of its value.
+
+    `members` must be the unambiguous members of the object in `text`, in their order.
+    """
+    spans: dict[str, tuple[int, int, int]] = {}
+    opening = _OPENING.match(text)
+    position = opening.end() if opening else 0
+    for name, value in members.items():
+        found = _MEMBER.match(text, position)
+        if found is None:
+            raise ValueError("these are not the members of this text")
+        end = found.end() + len(memoryview(value))
+        spans[name] = (found.start(1), found.end(), end)
+        separator = _SEPARATOR.match(text, end)
+        position = separator.end() if separator else end
+    return spans
+
+
+def with_value(text: bytes, members: Members, name: str, value: bytes) -> bytes:
+    """`text` with the value of the member `name` replaced."""
+    _, start, end = member_spans(text, members)[name]
+    return text[:start] + value + text[end:]
+
+
+def without(text: bytes, members: Members, name: str) -> bytes:
+    """`text` without the member `name` and without the comma that tied it to its neighbour."""
+    spans = member_spans(text, members)
+    start, _, end = spans[name]
+    names = list(spans)
+    place = names.index(name)
+    if place + 1 < len(names):
+        end = spans[names[place + 1]][0]
+    elif place:
+        start = spans[names[place - 1]][2]
+    return text[:start] + text[end:]
