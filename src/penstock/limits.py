@@ -18,9 +18,6 @@ NAME_LENGTH = 128
 LIST_PAGES = 1_000
 """Pages of one tools/list. An upstream that never ends its list must not keep us for ever."""
 
-LIST_TOOLS = 100_000
-"""Tools in one catalog."""
-
 LIST_BYTES = 64 * 1024 * 1024
 """Bytes of all pages of one tools/list together."""
 

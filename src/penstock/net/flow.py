@@ -77,6 +77,11 @@ class Reader:
                 self._unwatch()
             os.close(self._fd)
 
+    def read_what_is_there(self) -> None:
+        """Reads on until there is nothing left to read at this moment, paused or not."""
+        while not self._is_over and self._on_readable():
+            pass
+
     def _watch(self) -> None:
         if self._is_pollable:
             try:
@@ -96,18 +101,19 @@ class Reader:
             if not self._is_over and not self._reasons:
                 self._loop.call_soon(self._read_unpollable)
 
-    def _on_readable(self) -> None:
+    def _on_readable(self) -> bool:
         try:
             data = os.read(self._fd, limits.READ_BYTES)
         except (BlockingIOError, InterruptedError):
-            return
+            return False
         except OSError:
             data = b""
         if data:
             self._on_data(data)
-        else:
-            self.close()
-            self._on_end()
+            return True
+        self.close()
+        self._on_end()
+        return False
 
 
 class Writer:
@@ -182,7 +188,9 @@ class Writer:
                 if len(self._waiting) == 1:
                     written = os.write(self._fd, self._waiting[0])
                 else:
-                    written = os.writev(self._fd, [self._waiting[i] for i in range(min(len(self._waiting), 64))])
+                    written = os.writev(
+                        self._fd, [self._waiting[i] for i in range(min(len(self._waiting), 64))]
+                    )
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:

@@ -104,7 +104,9 @@ def _inspect(raw: bytes) -> tuple[str, bool, int]:
         entry = members(raw)
         name = _decode_text(entry["name"])
     except Ambiguous:
-        raise BadToolList(f"a tool whose members can be read in two ways is left out: {_glimpse(raw)}") from None
+        raise BadToolList(
+            f"a tool whose members can be read in two ways is left out: {_glimpse(raw)}"
+        ) from None
     except (NotJson, NotAnObject, KeyError, msgspec.DecodeError, UnicodeDecodeError):
         raise BadToolList(f"an entry that has no name is left out: {_glimpse(raw)}") from None
     if not 0 < len(name) <= limits.NAME_LENGTH or not name.isprintable() or " " in name:
@@ -127,7 +129,9 @@ def _is_read_only(entry: Members) -> bool:
 
 def _tokens(entry: Members) -> int:
     """About how many tokens a model pays for seeing this tool: its name, description and input schema."""
-    shown = sum(len(memoryview(entry[part])) for part in ("name", "description", "inputSchema") if part in entry)
+    shown = sum(
+        len(memoryview(entry[part])) for part in ("name", "description", "inputSchema") if part in entry
+    )
     return -(-shown // limits.BYTES_PER_TOKEN)
 
 
@@ -137,6 +141,8 @@ def _glimpse(raw: bytes) -> str:
 
 def _list_result(first_page: bytes, tools: list[Tool]) -> bytes:
     """The first page's result with all kept tools in it and no cursor; its other members as they were."""
-    result = with_value(first_page, members(first_page), "tools", b"[%b]" % b",".join(tool.raw for tool in tools))
+    result = with_value(
+        first_page, members(first_page), "tools", b"[%b]" % b",".join(tool.raw for tool in tools)
+    )
     found = members(result)
     return without(result, found, "nextCursor") if "nextCursor" in found else result

@@ -44,7 +44,9 @@ def _call(message: Message, catalog: ToolCatalog) -> Verdict:
     assert message.id_token is not None
     params = message.params
     if params is None:
-        return Answer(error_reply(message.id_token, INVALID_PARAMS, "Invalid params: params must be an object"))
+        return Answer(
+            error_reply(message.id_token, INVALID_PARAMS, "Invalid params: params must be an object")
+        )
     try:
         name = _decode_text(params["name"])
     except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
@@ -57,7 +59,9 @@ def _call(message: Message, catalog: ToolCatalog) -> Verdict:
 def _list(message: Message, catalog: ToolCatalog) -> Verdict:
     assert message.id_token is not None
     if "params" in message.envelope and message.params is None:
-        return Answer(error_reply(message.id_token, INVALID_PARAMS, "Invalid params: params must be an object"))
+        return Answer(
+            error_reply(message.id_token, INVALID_PARAMS, "Invalid params: params must be an object")
+        )
     if message.params is not None and bytes(message.params.get("cursor", b"null")) != b"null":
         # The list has one page, so no cursor can be ours.
         return Answer(error_reply(message.id_token, INVALID_PARAMS, "Invalid params: unknown cursor"))

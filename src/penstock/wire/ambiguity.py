@@ -19,9 +19,7 @@ from penstock import limits
 
 Members = dict[str, Raw]
 
-RESERVED = frozenset(
-    "jsonrpc id method params result error name uri arguments cursor task _meta".split()
-)
+RESERVED = frozenset("jsonrpc id method params result error name uri arguments cursor task _meta".split())
 """Member names that decide what a message does. Nothing may merely look like one of them."""
 
 # Names that are common beside the reserved ones and fold apart from all of them: a message that has only

@@ -27,12 +27,21 @@ class Era(enum.Enum):
 
 
 def maybe_modern_meta(params: Members | None) -> bytes | None:
-    """The `_meta` of a modern request, as written; None in a request of the legacy era."""
+    """What a modern request says of its sender in `_meta`, for a request of ours on the sender's behalf.
+
+    None in a request of the legacy era. What belongs to that one request (a progress token, a trace) is
+    left out.
+    """
     meta = params.get("_meta") if params else None
     if meta is None:
         return None
     try:
-        named = msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
+        named = msgspec.json.decode(meta, type=Members)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return bytes(meta) if META_VERSION in named else None
+    if META_VERSION not in named:
+        return None
+    return msgspec.json.encode({name: named[name] for name in _META_OF_SENDER if name in named})
+
+
+_META_OF_SENDER = (META_VERSION, META_CLIENT, META_CAPABILITIES)

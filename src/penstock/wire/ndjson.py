@@ -106,7 +106,9 @@ def to_line(raw: bytes) -> bytes:
 
 _BREAKS_TO_BLANKS = bytes.maketrans(b"\r\n", b"  ")
 _ID = rb'("(?:[^"\\]|\\.)*+"|-?[0-9][0-9.eE+-]*)'
-_LEADING_ID = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*' + _ID + rb"\s*,")
+_LEADING_ID = re.compile(
+    rb'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*' + _ID + rb"\s*,"
+)
 _TRAILING_ID = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb"\s*\}\s*\Z")
 
 

@@ -1,0 +1,50 @@
+# One command a task. Each creates what it needs: .venv for Penstock and its tests, .peers for the published
+# MCP servers and clients that the tests talk to.
+
+PYTHON ?= $(shell scripts/find_python)
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help demo test test-quick lint types clean conformance peers
+
+help:
+	@echo "make demo         see tools vanish, with the bundled sample server"
+	@echo "make test         run the tests"
+	@echo "make lint         ruff, style and layout"
+	@echo "make types        mypy, strict"
+	@echo "make conformance  the official MCP conformance suites, direct and through Penstock"
+	@echo "make clean        remove what the other commands made"
+
+$(STAMP): pyproject.toml src/penstock/__init__.py
+	@test -n "$(PYTHON)" || { echo "Penstock needs Python 3.11 or newer; none was found. Set PYTHON=/path/to/python3."; exit 1; }
+	@echo "Setting up .venv with $(PYTHON) ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(BIN)/python -c 'import penstock, pytest, mcp'
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python examples/demo.py
+
+peers: $(STAMP)
+	@PYTHON=$(PYTHON) sh scripts/peers_setup || echo "Tests with published Python servers will be skipped."
+	@sh scripts/node_setup || echo "Tests that need Node will be skipped."
+
+test: $(STAMP) peers
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-quick: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/house
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+conformance: $(STAMP) peers
+	$(BIN)/python scripts/conformance.py --write docs/fidelity.md
+
+clean:
+	rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

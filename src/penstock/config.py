@@ -1,0 +1,111 @@
+"""What the user asked for, checked before anything starts, and never changed afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from penstock import limits
+from penstock.errors import ConfigError, UsageError
+from penstock.policy.patterns import Pattern, compile_pattern, split_patterns
+from penstock.policy.tool_filter import ToolFilter
+
+
+class CommandUpstream(Struct, frozen=True):
+    """An upstream to spawn and speak stdio with."""
+
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+
+    def environment(self) -> dict[str, str] | None:
+        """The child's environment: ours, with what the user adds; None when it is just ours."""
+        return {**os.environ, **dict(self.env)} if self.env else None
+
+
+class ProxyConfig(Struct, frozen=True):
+    """Everything a run needs to know."""
+
+    upstream: CommandUpstream
+    choice: ToolFilter
+    connect_seconds: float = limits.CONNECT_SECONDS
+    tools_seconds: float = limits.TOOLS_SECONDS
+    log_level: str = "info"
+    log_format: str = "text"
+
+
+def make_filter(deny: list[str], allow: list[str], read_only: bool) -> ToolFilter:
+    """The filter that the patterns describe. Raises PatternError or UnsafePattern."""
+    return ToolFilter(
+        deny=_compile_all(deny, "deny list"), allow=_compile_all(allow, "allow list"), read_only=read_only
+    )
+
+
+def _compile_all(values: list[str], origin: str) -> tuple[Pattern, ...]:
+    return tuple(compile_pattern(piece, origin) for value in values for piece in split_patterns(value))
+
+
+def make_command(words: list[str] | None, text: str | None) -> tuple[str, ...]:
+    """The command of an upstream to spawn, from the words after `--` or from one string."""
+    if text is not None:
+        try:
+            words = shlex.split(text)
+        except ValueError as why:
+            raise ConfigError(
+                f"Invalid upstream command: {text}", f"It cannot be split into words: {why}"
+            ) from None
+    if not words or not words[0]:
+        raise UsageError("The upstream command is empty")
+    return tuple(words)
+
+
+def make_environment(pairs: list[str]) -> tuple[tuple[str, str], ...]:
+    """The K=V of `--env`, with variables expanded."""
+    out = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name or "\0" in pair:
+            raise ConfigError(f'Invalid --env: "{pair}"', "It must look like NAME=value")
+        out.append((name, expand(value, f"--env {name}")))
+    return tuple(out)
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def expand(text: str, where: str, environ: Mapping[str, str] = os.environ) -> str:
+    """`text` with ${VAR} and ${VAR:-default} replaced. Raises ConfigError that names an unset one."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found.groups()
+        if environ.get(name) or (default is None and name in environ):
+            return environ[name]
+        if default is None:
+            raise ConfigError(
+                f"Environment variable {name} is not set",
+                f"{where} uses ${{{name}}}; set it, or give a default: ${{{name}:-value}}",
+            )
+        return str(default)
+
+    return _VARIABLE.sub(value, text)
+
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 0.001}
+
+
+def seconds(text: str, option: str) -> float:
+    """A duration such as 30s, 500ms or 2m; a plain number is milliseconds."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(
+            f'Invalid {option}: "{text}"', "It must be a duration like 30s, 500ms or 2m, or milliseconds"
+        )
+    value = float(found[1]) * _SECONDS[found[2]]
+    if value <= 0:
+        raise ConfigError(f'Invalid {option}: "{text}"', "It must be positive")
+    return value

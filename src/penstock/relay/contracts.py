@@ -1,0 +1,47 @@
+"""What the rooms on either side promise the relay, and what it promises them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penstock.errors import UpstreamError
+from penstock.wire.message import Message
+
+Route = object
+"""Where a client's message came from, as its link knows it. The relay only hands it back."""
+
+
+class ClientLink(Protocol):
+    """One client's connection."""
+
+    def send(self, raw: bytes, route: Route | None, message: Message | None) -> None:
+        """Gives the client a message: the answer to what came by `route`, or, with None, one unasked.
+
+        `message` is what was read of it, when it came from the upstream."""
+
+    def pause(self, reason: str) -> None: ...
+
+    def resume(self, reason: str) -> None: ...
+
+
+class UpstreamReceiver(Protocol):
+    """Who hears what an upstream says."""
+
+    def from_upstream(self, raw: bytes) -> None: ...
+
+    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+        """Something came that must not be passed on; `id_token` tells who waits for it, if it is known."""
+
+    def upstream_lost(self, error: UpstreamError) -> None: ...
+
+
+class UpstreamLink(Protocol):
+    """One connection to an upstream."""
+
+    receiver: UpstreamReceiver | None
+
+    def send(self, message: Message) -> None: ...
+
+    def pause(self, reason: str) -> None: ...
+
+    def resume(self, reason: str) -> None: ...

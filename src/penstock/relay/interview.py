@@ -1,0 +1,142 @@
+"""Penstock's own conversation with an upstream, to learn its tools when no client has spoken yet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+from msgspec import Raw, Struct
+
+from penstock import __version__
+from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
+from penstock.policy.catalog import ToolCatalog
+from penstock.policy.tool_filter import ToolFilter
+from penstock.relay.contracts import UpstreamLink
+from penstock.relay.list_fetch import ListFetch, own_id, own_notification, own_request
+from penstock.wire.eras import (
+    LEGACY_VERSIONS,
+    META_CAPABILITIES,
+    META_CLIENT,
+    META_VERSION,
+    MODERN_VERSIONS,
+    Era,
+)
+from penstock.wire.ids import id_key
+from penstock.wire.message import METHOD_NOT_FOUND, Batch, Kind, Message, read_upstream_message
+from penstock.wire.replies import error_reply, result_reply
+
+log = logging.getLogger("penstock")
+
+_CLIENT = {"name": "penstock", "version": __version__}
+
+
+class _Initialized(Struct):
+    capabilities: dict[str, Raw] = {}
+
+
+class Interview:
+    """One handshake and one tool list, over a link that nobody else uses meanwhile."""
+
+    def __init__(self, link: UpstreamLink, tools_seconds: float) -> None:
+        self._link = link
+        self._seconds = tools_seconds
+        self._waiting: dict[bytes, asyncio.Future[Message]] = {}
+        link.receiver = self
+
+    async def learn(self, choice: ToolFilter, era: Era | None = None) -> tuple[Era, ToolCatalog]:
+        """Which era the upstream speaks (the one asked for, or the first it answers in) and its catalog.
+
+        Raises ToolListFailed, or the UpstreamError that the link met.
+        """
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._learn(choice, era)
+        except TimeoutError:
+            detail = f"Request timeout after {round(self._seconds * 1000)}ms"
+            raise ToolListFailed(detail, Failure.TIMEOUT) from None
+
+    async def _learn(self, choice: ToolFilter, era: Era | None) -> tuple[Era, ToolCatalog]:
+        if era is not Era.MODERN:
+            answer = await self._ask(
+                "initialize",
+                {"protocolVersion": LEGACY_VERSIONS[-1], "capabilities": {}, "clientInfo": _CLIENT},
+            )
+            if "result" in answer.envelope:
+                self._link.send(own_notification("notifications/initialized"))
+                return Era.LEGACY, await self._list(None, _offers_tools(answer), choice)
+            if era is Era.LEGACY:
+                raise ToolListFailed("The upstream refused to initialize")
+        meta = msgspec.json.encode(
+            {META_VERSION: MODERN_VERSIONS[-1], META_CLIENT: _CLIENT, META_CAPABILITIES: {}}
+        )
+        answer = await self._ask("server/discover", {"_meta": Raw(meta)})
+        if "result" not in answer.envelope:
+            raise ToolListFailed("The upstream answers neither initialize nor server/discover")
+        return Era.MODERN, await self._list(meta, _offers_tools(answer), choice)
+
+    async def _list(self, meta: bytes | None, offers_tools: bool, choice: ToolFilter) -> ToolCatalog:
+        fetch = ListFetch(meta, error_means_none=not offers_tools)
+        request: Message | None = fetch.first_request()
+        while request is not None:
+            request = fetch.take(await self._send(request))
+        return fetch.catalog(choice)
+
+    async def _ask(self, method: str, params: dict[str, object]) -> Message:
+        return await self._send(own_request(own_id(), method, msgspec.json.encode(params)))
+
+    async def _send(self, request: Message) -> Message:
+        assert request.id_token is not None
+        key = id_key(request.id_token)
+        answer = self._waiting[key] = asyncio.get_running_loop().create_future()
+        self._link.send(request)
+        try:
+            return await answer
+        finally:
+            self._waiting.pop(key, None)
+
+    def from_upstream(self, raw: bytes) -> None:
+        """Takes answers; anything else that an upstream may ask of a client is answered so that it goes on."""
+        try:
+            message = read_upstream_message(raw)
+        except UpstreamProtocolError as refusal:
+            self.upstream_refused(refusal.id_token, refusal.reason)
+            return
+        if isinstance(message, Batch) or message.id_token is None:
+            return
+        if message.kind is Kind.REQUEST:
+            if message.method == "ping":
+                self._reply(result_reply(message.id_token, b"{}"))
+            else:
+                self._reply(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))
+            return
+        answer = self._waiting.get(id_key(message.id_token))
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+        """An answer that cannot be read is no answer."""
+        log.warning("Skipped a message from the upstream. %s.", why)
+        if id_token is not None and id_key(id_token) in self._waiting:
+            self._fail(ToolListFailed("The answer cannot be read"))
+
+    def upstream_lost(self, error: UpstreamError) -> None:
+        """The link is gone, and so is the answer."""
+        self._fail(error)
+
+    def _fail(self, error: UpstreamError) -> None:
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(error)
+
+    def _reply(self, raw: bytes) -> None:
+        reply = read_upstream_message(raw)
+        assert isinstance(reply, Message)
+        self._link.send(reply)
+
+
+def _offers_tools(answer: Message) -> bool:
+    try:
+        return "tools" in msgspec.json.decode(answer.envelope["result"], type=_Initialized).capabilities
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True

@@ -1,0 +1,82 @@
+"""Requests that wait for their answer."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from msgspec import Struct
+
+from penstock import limits
+from penstock.relay.contracts import Route
+from penstock.wire.ids import id_key
+
+
+class Exchange(Struct):
+    """One request and, when it comes, its answer."""
+
+    id_token: bytes
+    method: str
+    route: Route | None = None
+
+
+class PendingTable:
+    """The requests of one direction of one session that were passed on and not yet answered."""
+
+    def __init__(self, capacity: int = limits.PENDING_REQUESTS) -> None:
+        self._capacity = capacity
+        self._exchanges: dict[bytes, Exchange] = {}
+
+    def __len__(self) -> int:
+        return len(self._exchanges)
+
+    def open(self, exchange: Exchange) -> bool:
+        """Remembers a request; False when its id is already waiting for an answer."""
+        key = id_key(exchange.id_token)
+        if key in self._exchanges:
+            return False
+        if len(self._exchanges) >= self._capacity:
+            del self._exchanges[next(iter(self._exchanges))]
+        self._exchanges[key] = exchange
+        return True
+
+    def close(self, id_token: bytes) -> Exchange | None:
+        """The request that `id_token` answers, forgotten from now on."""
+        return self._exchanges.pop(id_key(id_token), None)
+
+    def find(self, id_token: bytes) -> Exchange | None:
+        """The request that waits under `id_token`."""
+        return self._exchanges.get(id_key(id_token))
+
+    def close_all(self) -> list[Exchange]:
+        """Everything that waits, forgotten from now on."""
+        waiting = list(self._exchanges.values())
+        self._exchanges.clear()
+        return waiting
+
+
+class RecentIds:
+    """The last ids that were answered here, so that what refers to them stays here too."""
+
+    def __init__(self, capacity: int = limits.REFUSED_IDS) -> None:
+        self._order: deque[bytes] = deque()
+        self._keys: set[bytes] = set()
+        self._capacity = capacity
+
+    def add(self, id_token: bytes) -> None:
+        """Remembers an id, forgetting the oldest when there are too many."""
+        key = id_key(id_token)
+        if key not in self._keys:
+            self._keys.add(key)
+            self._order.append(key)
+            if len(self._order) > self._capacity:
+                self._keys.discard(self._order.popleft())
+
+    def __contains__(self, id_token: bytes) -> bool:
+        return id_key(id_token) in self._keys
+
+    def discard(self, id_token: bytes) -> None:
+        """Forgets an id that is now in use for something that was passed on."""
+        key = id_key(id_token)
+        if key in self._keys:
+            self._keys.discard(key)
+            self._order.remove(key)

@@ -1,0 +1,93 @@
+"""What people read, on stderr and nowhere else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import time
+
+import msgspec
+
+from penstock.errors import PenstockError
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+
+_STDERR = 2
+
+
+class _StderrHandler(logging.Handler):
+    """Writes a line to stderr, and would rather lose it than stop or hold up the protocol."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception:  # a broken log call must not end a session
+            line = "penstock: (a message that could not be written)"
+        write_stderr(line)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        text = one_line(record.getMessage())
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        mark = "warning: " if record.levelno == logging.WARNING else ""
+        return f"penstock: {mark}{text}"
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, object] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{record.msecs:03.0f}Z",
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(entry).decode()
+
+
+def set_up_log(level: str, form: str) -> None:
+    """Sends everything that is said to stderr, from `level` up, as sentences or as JSON."""
+    handler = _StderrHandler()
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+    log = logging.getLogger("penstock")
+    log.handlers[:] = [handler]
+    log.propagate = False
+    log.setLevel(level.upper())
+    # What libraries have to say (asyncio about slow callbacks) goes the same way.
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+
+
+def say_error(error: PenstockError, form: str = "text") -> None:
+    """The two lines that a user reads when something is wrong."""
+    if form == "json":
+        entry = {"level": "error", "message": error.headline, "detail": error.detail}
+        write_stderr(msgspec.json.encode(entry).decode())
+    else:
+        write_stderr(f"Error: {error}")
+
+
+def one_line(text: str) -> str:
+    """`text` with nothing in it that a terminal or a log reader would take for a new line or a command."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def write_stderr(text: str) -> None:
+    """Writes a line to stderr; when nobody reads it, the line is lost after a moment."""
+    data = (text + "\n").encode("utf-8", "replace")
+    while data:
+        try:
+            data = data[os.write(_STDERR, data) :]
+        except BlockingIOError:
+            if not select.select([], [_STDERR], [], 0.1)[1]:
+                return
+        except OSError:
+            return

@@ -1,0 +1,84 @@
+"""`penstock tools`: what the filter makes of an upstream's tools, for people and for programs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import msgspec
+
+from penstock import limits
+from penstock.config import ProxyConfig
+from penstock.net.warden import Warden
+from penstock.policy.catalog import ToolCatalog
+from penstock.relay.interview import Interview
+from penstock.upstream.stdio import StdioUpstream
+from penstock.wire.replies import printable
+
+log = logging.getLogger("penstock")
+
+
+async def show(config: ProxyConfig, form: str) -> int:
+    """Asks the upstream for its tools and prints them to stdout."""
+    warden = Warden()
+    try:
+        catalog = await _ask(config, warden)
+    finally:
+        warden.dismiss()
+    for warning in catalog.warnings:
+        log.warning("In the upstream's tool list %s.", warning)
+    for pattern in catalog.unmatched:
+        log.warning("This pattern matches no tool: %s", pattern)
+    sys.stdout.write({"table": as_table, "json": as_json, "names": as_names}[form](catalog))
+    sys.stdout.flush()
+    return 0
+
+
+async def _ask(config: ProxyConfig, warden: Warden) -> ToolCatalog:
+    upstream = config.upstream
+    link = StdioUpstream(list(upstream.command), upstream.environment(), upstream.cwd, warden)
+    try:
+        _, catalog = await Interview(link, config.tools_seconds).learn(config.choice)
+        return catalog
+    finally:
+        await link.stop()
+
+
+def as_names(catalog: ToolCatalog) -> str:
+    """The names of the allowed tools, one a line."""
+    return "".join(f"{printable(tool.name)}\n" for tool in catalog.allowed)
+
+
+def as_json(catalog: ToolCatalog) -> str:
+    """Everything, for programs."""
+    report = {
+        "allowed": [{"name": tool.name, "tokens": tool.tokens} for tool in catalog.allowed],
+        "denied": [
+            {"name": tool.name, "tokens": tool.tokens, "option": tool.why.option, "pattern": tool.why.pattern}
+            for tool in catalog.denied
+        ],
+        "unmatched_patterns": list(catalog.unmatched),
+        "tokens": {
+            "allowed": sum(tool.tokens for tool in catalog.allowed),
+            "denied": sum(tool.tokens for tool in catalog.denied),
+            "estimate": f"{limits.BYTES_PER_TOKEN} bytes of name, description and input schema a token",
+        },
+    }
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+
+
+def as_table(catalog: ToolCatalog) -> str:
+    """A table for people, with a total."""
+    rows = [(printable(tool.name), "allowed", f"{tool.tokens:,}", "") for tool in catalog.allowed]
+    rows += [(printable(tool.name), "denied", f"{tool.tokens:,}", str(tool.why)) for tool in catalog.denied]
+    head = ("TOOL", "", "TOKENS", "WHY")
+    name, state, tokens = (max(len(row[column]) for row in [head, *rows]) for column in range(3))
+    lines = [f"{a:<{name}}  {b:<{state}}  {c:>{tokens}}  {d}".rstrip() for a, b, c, d in [head, *rows]]
+    kept = sum(tool.tokens for tool in catalog.allowed)
+    saved = sum(tool.tokens for tool in catalog.denied)
+    lines.append("")
+    lines.append(
+        f"{len(catalog.allowed)} allowed, about {kept:,} tokens; {len(catalog.denied)} denied, about {saved:,} tokens "
+        f"saved (estimated: {limits.BYTES_PER_TOKEN} bytes of name, description and input schema a token)"
+    )
+    return "\n".join(lines) + "\n"
