@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from typing import NoReturn
 
@@ -139,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _follows(words: list[str], option: str, value: str) -> bool:
-    return any(pair == (option, value) for pair in zip(words, words[1:], strict=False))
+    return any(pair == (option, value) for pair in itertools.pairwise(words))
 
 
 def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:

@@ -84,10 +84,13 @@ class _StdioSession:
             self._ending.set_result(error)
 
     async def _flush_client(self) -> None:
-        flushed = self._loop.create_future()
-        self._client.finish(lambda: flushed.done() or flushed.set_result(None))
-        await asyncio.wait({flushed}, timeout=limits.FLUSH_SECONDS)
-        self._client.abort()
+        flushed = asyncio.Event()
+        self._client.finish(flushed.set)
+        try:
+            await asyncio.wait_for(flushed.wait(), limits.FLUSH_SECONDS)
+        except TimeoutError:
+            log.warning("The client does not read its last answers.")
+            self._client.abort()
 
 
 def _say_catalog(catalog: ToolCatalog) -> None:

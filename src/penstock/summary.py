@@ -9,6 +9,8 @@ from penstock import limits
 from penstock.policy.catalog import ToolCatalog
 from penstock.wire.replies import printable
 
+HOW_ESTIMATED = f"estimated: {limits.BYTES_PER_TOKEN} bytes of name, description and input schema a token"
+
 
 def describe(catalog: ToolCatalog) -> Iterator[tuple[int, str]]:
     """Sentences with their log level: what is allowed, what is denied and why, what looks like a slip."""
@@ -20,8 +22,8 @@ def describe(catalog: ToolCatalog) -> Iterator[tuple[int, str]]:
     saved = sum(tool.tokens for tool in catalog.denied)
     yield (
         logging.INFO,
-        f"{_count(len(catalog.allowed), 'tool')} allowed, {len(catalog.denied)} denied, about {saved:,} tokens saved "
-        f"(estimated: {limits.BYTES_PER_TOKEN} bytes of name, description and input schema a token).",
+        f"{_count(len(catalog.allowed), 'tool')} allowed, {len(catalog.denied)} denied, "
+        f"about {saved:,} tokens saved ({HOW_ESTIMATED}).",
     )
     reasons: dict[str, list[str]] = {}
     for tool in catalog.denied:

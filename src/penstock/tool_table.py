@@ -7,11 +7,11 @@ import sys
 
 import msgspec
 
-from penstock import limits
 from penstock.config import ProxyConfig
 from penstock.net.warden import Warden
 from penstock.policy.catalog import ToolCatalog
 from penstock.relay.interview import Interview
+from penstock.summary import HOW_ESTIMATED
 from penstock.upstream.stdio import StdioUpstream
 from penstock.wire.replies import printable
 
@@ -61,7 +61,7 @@ def as_json(catalog: ToolCatalog) -> str:
         "tokens": {
             "allowed": sum(tool.tokens for tool in catalog.allowed),
             "denied": sum(tool.tokens for tool in catalog.denied),
-            "estimate": f"{limits.BYTES_PER_TOKEN} bytes of name, description and input schema a token",
+            "note": HOW_ESTIMATED,
         },
     }
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
@@ -78,7 +78,7 @@ def as_table(catalog: ToolCatalog) -> str:
     saved = sum(tool.tokens for tool in catalog.denied)
     lines.append("")
     lines.append(
-        f"{len(catalog.allowed)} allowed, about {kept:,} tokens; {len(catalog.denied)} denied, about {saved:,} tokens "
-        f"saved (estimated: {limits.BYTES_PER_TOKEN} bytes of name, description and input schema a token)"
+        f"{len(catalog.allowed)} allowed, about {kept:,} tokens; "
+        f"{len(catalog.denied)} denied, about {saved:,} tokens saved ({HOW_ESTIMATED})"
     )
     return "\n".join(lines) + "\n"

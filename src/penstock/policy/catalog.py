@@ -111,7 +111,8 @@ def _inspect(raw: bytes) -> tuple[str, bool, int]:
         raise BadToolList(f"an entry that has no name is left out: {_glimpse(raw)}") from None
     if not 0 < len(name) <= limits.NAME_LENGTH or not name.isprintable() or " " in name:
         raise BadToolList(
-            f'the tool "{printable(name)}" is left out: a name has 1 to {limits.NAME_LENGTH} visible characters'
+            f'the tool "{printable(name)}" is left out: '
+            f"a name has 1 to {limits.NAME_LENGTH} visible characters"
         )
     if bytes(entry.get("inputSchema", b""))[:1] != b"{":
         raise BadToolList(f'the tool "{printable(name)}" is left out: its inputSchema is not an object')

@@ -73,7 +73,7 @@ def _list(message: Message, catalog: ToolCatalog) -> Verdict:
 def carries_tool_list(message: Message, catalog: ToolCatalog) -> bool:
     """Whether something the upstream sends unasked lists a tool that is hidden."""
     params = message.envelope.get("params")
-    if params is None or b"name" not in bytes(params) and b"\\u" not in bytes(params):
+    if params is None:
         return False
     try:
         tools = msgspec.json.decode(params, type=_Listing)

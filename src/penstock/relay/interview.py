@@ -91,12 +91,13 @@ class Interview:
         answer = self._waiting[key] = asyncio.get_running_loop().create_future()
         self._link.send(request)
         try:
-            return await answer
+            message: Message = await answer
+            return message
         finally:
             self._waiting.pop(key, None)
 
     def from_upstream(self, raw: bytes) -> None:
-        """Takes answers; anything else that an upstream may ask of a client is answered so that it goes on."""
+        """Takes answers; what an upstream may ask of a client is answered so that it goes on."""
         try:
             message = read_upstream_message(raw)
         except UpstreamProtocolError as refusal:

@@ -71,7 +71,8 @@ class ListFetch:
         Raises ToolListFailed; `refusal` then holds the upstream's error object, if it sent one.
         """
         if "error" in response.envelope:
-            return self._take_error(bytes(response.envelope["error"]))
+            self._take_error(bytes(response.envelope["error"]))
+            return None
         page = bytes(response.envelope["result"])
         try:
             cursor = members(page).get("nextCursor")

@@ -319,11 +319,10 @@ class Relay:
         if self._fetch is not None and self._fetch.owns(token):
             self._take_list_page(message)
             return
-        if token is None or token == b"null":
-            if "error" in message.envelope:
-                # A complaint about something that the upstream could not read: nobody's answer.
-                self._client.send(message.raw, None, message)
-                return
+        if (token is None or token == b"null") and "error" in message.envelope:
+            # A complaint about something that the upstream could not read: nobody's answer.
+            self._client.send(message.raw, None, message)
+            return
         exchange = self._requests.close(token) if token is not None else None
         if exchange is None:
             log.warning("Dropped a response from the upstream that nobody asked for.")
