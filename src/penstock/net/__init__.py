@@ -1,0 +1,1 @@
+"""Plumbing on asyncio: sockets, processes, HTTP. Nothing here knows what MCP is."""
