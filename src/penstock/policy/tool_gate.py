@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
+from msgspec import Raw
 
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
 from penstock.wire.ambiguity import folded
 from penstock.wire.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
@@ -24,7 +28,7 @@ def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
         if method is not None and _looks_gated(method):
             if message.kind is not Kind.REQUEST:
                 return Drop("a notification whose method merely looks like a tool method")
-            return Answer(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))
+            return _protocol_error(message, METHOD_NOT_FOUND, "Method not found")
         return FORWARD
     if message.kind is not Kind.REQUEST or message.id_token == b"null":
         return Drop(f"{method} without an id")
@@ -44,13 +48,11 @@ def _call(message: Message, catalog: ToolCatalog) -> Verdict:
     assert message.id_token is not None
     params = message.params
     if params is None:
-        return Answer(
-            error_reply(message.id_token, INVALID_PARAMS, "Invalid params: params must be an object")
-        )
+        return _protocol_error(message, INVALID_PARAMS, "Invalid params: params must be an object")
     try:
         name = _decode_text(params["name"])
     except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
-        return Answer(error_reply(message.id_token, INVALID_PARAMS, "Invalid params: name must be a string"))
+        return _protocol_error(message, INVALID_PARAMS, "Invalid params: name must be a string")
     if name in catalog.names:
         return FORWARD
     return Answer(tool_not_found(message.id_token, name))
@@ -59,38 +61,66 @@ def _call(message: Message, catalog: ToolCatalog) -> Verdict:
 def _list(message: Message, catalog: ToolCatalog) -> Verdict:
     assert message.id_token is not None
     if "params" in message.envelope and message.params is None:
-        return Answer(
-            error_reply(message.id_token, INVALID_PARAMS, "Invalid params: params must be an object")
-        )
+        return _protocol_error(message, INVALID_PARAMS, "Invalid params: params must be an object")
     if message.params is not None and bytes(message.params.get("cursor", b"null")) != b"null":
         # The list has one page, so no cursor can be ours.
-        return Answer(error_reply(message.id_token, INVALID_PARAMS, "Invalid params: unknown cursor"))
+        return _protocol_error(message, INVALID_PARAMS, "Invalid params: unknown cursor")
     if catalog.refusal is not None:
         return Answer(raw_error_reply(message.id_token, catalog.refusal))
     return Answer(result_reply(message.id_token, catalog.result))
 
 
-def carries_tool_list(message: Message, catalog: ToolCatalog) -> bool:
-    """Whether something the upstream sends unasked lists a tool that is hidden."""
-    params = message.envelope.get("params")
-    if params is None:
+def _protocol_error(message: Message, code: int, reason: str) -> Answer:
+    return Answer(error_reply(message.id_token, code, reason), code)
+
+
+def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
+    """Whether something that the upstream sends lists a tool that the client must not see.
+
+    Tool lists are answered from the catalog, so none should ever come by; this is for upstreams that send
+    one unasked, as a notification, as the answer to something else, or on a resumed stream.
+    """
+    if message.method == "sampling/createMessage":
+        return False  # tools offered to the client's own model, not the upstream's to be called
+    body = message.envelope.get("result") or message.envelope.get("params")
+    if body is None or memoryview(body)[0] != _OPEN_BRACE:
         return False
     try:
-        tools = msgspec.json.decode(params, type=_Listing)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        listing = _decode_listing(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    shown = [*tools.tools, *tools.result.tools]
-    return any(tool.name is not None and tool.name not in catalog.names for tool in shown)
+    entries = [*_entries(listing.tools)]
+    if listing.result:
+        try:
+            entries += _entries(_decode_listing(listing.result).tools)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+    return any(choice.maybe_denial(name, is_read_only) is not None for name, is_read_only in entries)
 
 
-class _Named(msgspec.Struct):
-    name: str | None = None
-
-
-class _Tools(msgspec.Struct):
-    tools: list[_Named] = []
+def _entries(tools: Raw) -> Iterator[tuple[str, bool]]:
+    """Names and read-only hints of whatever in `tools` looks like a tool."""
+    if not tools or memoryview(tools)[0] != _OPEN_BRACKET:
+        return
+    for entry in msgspec.json.decode(tools, type=list[Raw]):
+        try:
+            tool = _decode_tool(entry)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        hint = tool.annotations
+        yield tool.name, isinstance(hint, dict) and hint.get("readOnlyHint") is True
 
 
 class _Listing(msgspec.Struct):
-    tools: list[_Named] = []
-    result: _Tools = msgspec.field(default_factory=_Tools)
+    tools: Raw = Raw()
+    result: Raw = Raw()
+
+
+class _Tool(msgspec.Struct):
+    name: str
+    annotations: object = None
+
+
+_decode_listing = msgspec.json.Decoder(_Listing).decode
+_decode_tool = msgspec.json.Decoder(_Tool).decode
+_OPEN_BRACE, _OPEN_BRACKET = b"{["

@@ -10,9 +10,10 @@ class Forward(Struct, frozen=True, gc=False):
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """Answer it here; nothing goes upstream."""
+    """Answer it here; nothing goes upstream. `code` is set when the answer is a protocol error."""
 
     raw: bytes
+    code: int = 0
 
 
 class Drop(Struct, frozen=True, gc=False):

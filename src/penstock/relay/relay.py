@@ -45,6 +45,7 @@ from penstock.wire.replies import error_reply, raw_error_reply
 
 log = logging.getLogger("penstock")
 
+INVALID_ANSWER = "The upstream's answer is not valid"
 _HOLDING = "holding"  # the reason for not reading a client whose tool requests pile up
 
 
@@ -306,7 +307,7 @@ class Relay:
             return
         if message.kind is Kind.RESPONSE:
             self._take_upstream_response(message)
-        elif self._is_filtering and self._shows_hidden_tools(message):
+        elif self._is_filtering and tool_gate.shows_hidden_tools(message, self._choice):
             log.warning("Dropped a message from the upstream: it lists tools that are hidden.")
         else:
             if message.kind is Kind.REQUEST:
@@ -329,6 +330,11 @@ class Relay:
             return
         if exchange.method == "initialize":
             self._take_initialized(message)
+        if self._is_filtering and tool_gate.shows_hidden_tools(message, self._choice):
+            log.warning("Withheld an answer of the upstream: it lists tools that are hidden.")
+            reply = error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER)
+            self._to_client(reply, exchange.route)
+            return
         self._to_client(message.raw, exchange.route, message)
 
     def _take_initialized(self, message: Message) -> None:
@@ -346,11 +352,6 @@ class Relay:
         if self._held:
             self._want_catalog(None)
 
-    def _shows_hidden_tools(self, message: Message) -> bool:
-        if message.method == "sampling/createMessage":
-            return False  # tools offered to the client's own model, not the upstream's to be called
-        return self._catalog is not None and tool_gate.carries_tool_list(message, self._catalog)
-
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:
         """Something of the upstream's cannot be passed on; who waits for it hears an error."""
         log.warning("Skipped a message from the upstream. %s.", why)
@@ -361,7 +362,7 @@ class Relay:
             return
         exchange = self._requests.close(id_token)
         if exchange is not None:
-            reply = error_reply(exchange.id_token, INTERNAL_ERROR, "The upstream's answer is not valid")
+            reply = error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER)
             self._to_client(reply, exchange.route)
 
     def upstream_lost(self, error: UpstreamError) -> None:

@@ -26,6 +26,14 @@ class Era(enum.Enum):
     MODERN = "modern"  # no handshake; every request carries its own _meta
 
 
+def era_of_header(version: bytes | None) -> Era:
+    """The era of an HTTP request, by its MCP-Protocol-Version header: absent or legacy, else modern."""
+    return Era.LEGACY if version is None or version in _LEGACY_HEADERS else Era.MODERN
+
+
+_LEGACY_HEADERS = frozenset(version.encode() for version in LEGACY_VERSIONS)
+
+
 def maybe_modern_meta(params: Members | None) -> bytes | None:
     """What a modern request says of its sender in `_meta`, for a request of ours on the sender's behalf.
 
