@@ -125,3 +125,27 @@ UPSTREAM_IDLE_SECONDS = 4.0
 
 UPSTREAM_IDLE_CONNECTIONS = 64
 """Idle upstream connections that are kept."""
+
+CATALOGS = 1_000
+"""Catalogs kept at once where each client's own credentials decide what it may see."""
+
+SESSIONS = 256
+"""Sessions of clients over HTTP that have an upstream link of their own, a child process each on stdio."""
+
+SESSION_IDLE_SECONDS = 900.0
+"""How long a session may be silent, with no stream open and nothing under way, before it is ended."""
+
+SESSION_SHY_SECONDS = 60.0
+"""The same for a session whose client never came back after its first request."""
+
+SESSION_BACKLOG_BYTES = 1024 * 1024
+"""What an upstream says unasked and no stream is there to carry, kept for one session."""
+
+KNOWN_SESSION_IDS = 100_000
+"""Session ids of an HTTP upstream that we have seen work, so that a cached answer needs no question."""
+
+KEEP_ALIVE_SECONDS = 15.0
+"""Between comments on a silent event stream: proxies and some clients cut what is silent for 30 s or more."""
+
+DRAIN_SECONDS = 5.0
+"""How long exchanges under way may take to finish once we were asked to end."""

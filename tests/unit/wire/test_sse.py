@@ -73,7 +73,9 @@ MIXED = st.one_of(STREAMS, st.text("\r\n:dat x", max_size=30).map(str.encode))
 def test_events_do_not_depend_on_how_the_bytes_arrive(stream, draw):
     whole = read(stream)
     assert read(*[stream[i : i + 1] for i in range(len(stream))]) == whole
-    cuts = sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=5))) if draw else [len(stream) // 2]
+    cuts = (
+        sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=5))) if draw else [len(stream) // 2]
+    )
     edges = [0, *cuts, len(stream)]
     assert read(*[stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]) == whole
 

@@ -1,0 +1,277 @@
+"""HTTP in, HTTP out: Streamable HTTP on both sides, passed through as a cable would, with the gate in it.
+
+Status codes, session ids, headers, event ids and bodies are the upstream's own. Tool lists and tools that are
+not in the catalog are answered here; everything else goes up as the bytes it came in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from penstock import limits
+from penstock.downstream.cable_response import CableResponse
+from penstock.downstream.catalog_fetch import CatalogFetch
+from penstock.downstream.replies import is_session_id, maybe_wrong_body, refuse, refuse_message, send_json
+from penstock.errors import ClientProtocolError, UpstreamError
+from penstock.net.http_client import HttpClient
+from penstock.net.http_exchange import Reply, Request
+from penstock.policy import tool_gate
+from penstock.policy.catalog import ToolCatalog
+from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.verdict import FORWARD, Answer, Drop
+from penstock.relay.catalogs import Catalogs
+from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
+from penstock.wire.http1 import Headers, end_to_end
+from penstock.wire.message import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Batch,
+    Kind,
+    Message,
+    read_client_message,
+)
+from penstock.wire.replies import error_reply
+from penstock.wire.routing_headers import check_routing_headers
+
+log = logging.getLogger("penstock")
+
+_NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
+_WELL_KNOWN = b"/.well-known/"
+
+
+class Cable:
+    """The door for clients of Streamable HTTP when the upstream speaks it too."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        headers: Headers,
+        choice: ToolFilter,
+        catalogs: Catalogs,
+        on_catalog: Callable[[ToolCatalog], None],
+        on_lost: Callable[[UpstreamError], None],
+        has_sessions: bool,
+    ) -> None:
+        self.client = client
+        self.choice = choice
+        self.is_filtering = choice.is_active
+        self.on_lost = on_lost
+        self.sessions: dict[bytes, None] = {}  # ids seen to work, oldest first
+        self._headers = headers
+        self._ours = frozenset(name.lower() for name, _ in headers) | _NOT_PASSED_ON
+        self._catalogs = catalogs
+        self._on_catalog = on_catalog
+        self._has_sessions = has_sessions
+        self.under_way: set[CableResponse] = set()
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """Takes one request to the MCP endpoint."""
+        session = request.header(b"mcp-session-id")
+        if session is not None and not is_session_id(session):
+            refuse(reply, 400, "Invalid request: malformed session id")
+        elif request.method == b"POST":
+            self._post(request, reply)
+        elif request.method in (b"GET", b"DELETE"):
+            self._pass_on(request, reply, None, b"")
+        else:
+            refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET, POST, DELETE")])
+
+    def handle_well_known(self, request: Request, reply: Reply) -> None:
+        """Takes a request for the upstream's metadata, such as clients make before they authorize."""
+        if request.method != b"GET":
+            refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET")])
+            return
+        # Metadata of the endpoint lives under the endpoint's path, which is another one upstream.
+        target = request.target
+        path, _, query = target.partition(b"?")
+        if path.endswith(b"/mcp"):
+            path = path[: -len(b"/mcp")] + self.client.url.target.partition(b"?")[0].rstrip(b"/")
+        target = path + (b"?" + query if query else b"")
+        self._pass_on(request, reply, None, b"", target)
+
+    # --- requests ---------------------------------------------------------------------------------------
+
+    def _post(self, request: Request, reply: Reply) -> None:
+        wrong = maybe_wrong_body(request)
+        if wrong is not None:
+            refuse(reply, *wrong)
+            return
+        try:
+            message = read_client_message(request.body)
+            if isinstance(message, Batch):
+                self._take_batch(message, request, reply)
+                return
+            check_routing_headers(message, request.fields, is_required=False)
+        except ClientProtocolError as refusal:
+            log.warning("Refused a message from a client. %s.", refusal.reason)
+            refuse_message(reply, refusal)
+            return
+        if not self.is_filtering or message.kind is Kind.RESPONSE:
+            self._pass_on(request, reply, message, request.body)
+            return
+        verdict = tool_gate.judge(message, None)
+        if verdict is FORWARD:
+            self._pass_on(request, reply, message, request.body)
+        elif isinstance(verdict, Answer):
+            self._answer(verdict, era_of_header(request.header(b"mcp-protocol-version")), reply)
+        elif isinstance(verdict, Drop):
+            self._drop(verdict, message, reply)
+        else:
+            self._with_catalog(
+                request, message, lambda catalog: self._judge(message, catalog, request, reply)
+            )
+
+    def _judge(
+        self, message: Message, catalog: ToolCatalog | UpstreamError, request: Request, reply: Reply
+    ) -> None:
+        if reply.is_gone:
+            return
+        if isinstance(catalog, UpstreamError):
+            send_json(reply, 502, error_reply(message.id_token, INTERNAL_ERROR, catalog.safe_message))
+            return
+        verdict = tool_gate.judge(message, catalog)
+        if verdict is FORWARD:
+            self._pass_on(request, reply, message, request.body)
+            return
+        assert isinstance(verdict, Answer)
+        era = era_of_header(request.header(b"mcp-protocol-version"))
+        session = request.header(b"mcp-session-id")
+        if era is Era.MODERN or not self._has_sessions or session in self.sessions:
+            self._answer(verdict, era, reply)
+        else:
+            # Only the upstream knows whether this session lives: it is asked with a ping.
+            answer: Answer = verdict
+            ping = b'{"jsonrpc":"2.0","id":"penstock-ping","method":"ping"}'
+            response = CableResponse(self, reply, None, Era.LEGACY, session)
+            response.on_success = lambda: self._answer(answer, era, reply)
+            self._send(request, response, ping)
+
+    def _with_catalog(
+        self, request: Request, message: Message, then: Callable[[ToolCatalog | UpstreamError], None]
+    ) -> None:
+        era = era_of_header(request.header(b"mcp-protocol-version"))
+        key = self._catalogs.key(era, request.header(b"authorization"))
+        known = self._catalogs.maybe_known(key)
+        if known is not None:
+            then(known)
+        elif self._catalogs.is_by_principal:
+            fetch = CatalogFetch(self.client, self.choice, key, self._catalogs, self._on_catalog)
+            self._catalogs.wait(
+                key, then, lambda: fetch.start(self._upstream_headers(request), message.params, era)
+            )
+        else:
+            self._catalogs.wait(key, then)
+
+    def _answer(self, verdict: Answer, era: Era, reply: Reply) -> None:
+        send_json(reply, _status(verdict.code) if era is Era.MODERN else 200, verdict.raw)
+
+    def _drop(self, verdict: Drop, message: Message, reply: Reply) -> None:
+        log.warning("Dropped a message from a client: %s.", verdict.why)
+        if message.id_token is None:
+            reply.send(202, [])
+        else:
+            refuse(reply, 400, f"Invalid request: {verdict.why}")
+
+    def _take_batch(self, batch: Batch, request: Request, reply: Reply) -> None:
+        version = request.header(b"mcp-protocol-version")
+        if (version is not None and version != BATCH_VERSION.encode()) or not batch.parts:
+            raise ClientProtocolError(
+                INVALID_REQUEST, "Invalid request: batches are not part of this protocol version"
+            )
+        messages: list[Message] = []
+        for part in batch.parts:
+            message = read_client_message(part)
+            if isinstance(message, Batch):
+                raise ClientProtocolError(INVALID_REQUEST, "Invalid request: a batch within a batch")
+            messages.append(message)
+        if not self.is_filtering:
+            self._pass_on(request, reply, None, request.body, batch=messages)
+            return
+        self._with_catalog(
+            request, messages[0], lambda catalog: self._judge_batch(messages, catalog, request, reply)
+        )
+
+    def _judge_batch(
+        self,
+        messages: list[Message],
+        catalog: ToolCatalog | UpstreamError,
+        request: Request,
+        reply: Reply,
+    ) -> None:
+        if isinstance(catalog, UpstreamError):
+            refuse(reply, 502, catalog.safe_message)
+            return
+        answers: list[bytes] = []
+        passed: list[Message] = []
+        for message in messages:
+            verdict = FORWARD if message.kind is Kind.RESPONSE else tool_gate.judge(message, catalog)
+            if verdict is FORWARD:
+                passed.append(message)
+            elif isinstance(verdict, Answer):
+                answers.append(verdict.raw)
+        if len(passed) == len(messages):
+            self._pass_on(request, reply, None, request.body, batch=passed)
+        elif passed:
+            body = b"[%b]" % b",".join(message.raw for message in passed)
+            self._pass_on(request, reply, None, body, batch=passed, first=answers)
+        elif answers:
+            send_json(reply, 200, b"[%b]" % b",".join(answers))
+        else:
+            reply.send(202, [])
+
+    # --- passing on -------------------------------------------------------------------------------------
+
+    def _pass_on(
+        self,
+        request: Request,
+        reply: Reply,
+        message: Message | None,
+        body: bytes,
+        target: bytes | None = None,
+        batch: list[Message] | None = None,
+        first: list[bytes] | None = None,
+    ) -> None:
+        era = era_of_header(request.header(b"mcp-protocol-version"))
+        response = CableResponse(self, reply, message, era, request.header(b"mcp-session-id"))
+        response.method = request.method
+        if batch is not None:
+            response.expect_batch(batch, first or [])
+        self._send(request, response, body, target)
+
+    def _send(
+        self, request: Request, response: CableResponse, body: bytes, target: bytes | None = None
+    ) -> None:
+        self.under_way.add(response)
+        if target is None:
+            target = self.client.url.target
+        headers = self._upstream_headers(request)
+        response.ticket = self.client.request(request.method, target, headers, body, response)
+
+    def _upstream_headers(self, request: Request) -> Headers:
+        """What the client sent, without what belongs to this hop, with what the user adds."""
+        ours = self._ours
+        headers = [field for field in end_to_end(request.headers) if field[0].lower() not in ours]
+        headers.append((b"Accept-Encoding", b"identity"))
+        headers += self._headers
+        return headers
+
+    def remember_session(self, session: bytes) -> None:
+        """This session id works."""
+        self.sessions[session] = None
+        if len(self.sessions) > limits.KNOWN_SESSION_IDS:
+            del self.sessions[next(iter(self.sessions))]
+
+    def fail_all(self, error: UpstreamError) -> None:
+        """The upstream is gone: everybody who waits hears it."""
+        for response in tuple(self.under_way):
+            response.on_failure(error)
+
+
+def _status(code: int) -> int:
+    """The HTTP status that the modern era has for an error of ours."""
+    if code == METHOD_NOT_FOUND:
+        return 404
+    return 400 if code in (INVALID_PARAMS, INVALID_REQUEST) else 200

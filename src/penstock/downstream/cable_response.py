@@ -1,0 +1,275 @@
+"""What an HTTP upstream answers, looked at and passed on: one exchange of the cable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock import limits
+from penstock.downstream.replies import send_json
+from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
+from penstock.net.http_exchange import Reply
+from penstock.net.upstream_connection import Ticket
+from penstock.policy import tool_gate
+from penstock.wire.eras import Era
+from penstock.wire.http1 import Headers, end_to_end, find
+from penstock.wire.ids import id_key
+from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
+from penstock.wire.ndjson import Oversize as OversizeLine
+from penstock.wire.ndjson import maybe_id_of_oversize
+from penstock.wire.replies import error_reply
+from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
+
+if TYPE_CHECKING:
+    from penstock.downstream.cable import Cable
+
+log = logging.getLogger("penstock")
+
+INVALID_ANSWER = "The upstream's answer is not valid"
+
+
+class CableResponse:
+    """Receives one response and gives it to the client, event by event or whole."""
+
+    def __init__(
+        self, cable: Cable, reply: Reply, message: Message | None, era: Era, session: bytes | None
+    ) -> None:
+        """`message` is what the client asked, None for a GET, a DELETE or a batch."""
+        self.ticket: Ticket | None = None
+        self.method = b"POST"
+        self.on_success: Callable[[], None] | None = None  # instead of passing a good answer on
+        self._cable = cable
+        self._reply = reply
+        self._message = message
+        self._era = era
+        self._session = session
+        self._status = 0
+        self._headers: Headers = []
+        self._reader: SseReader | None = None
+        self._body: list[bytes] = []
+        self._size = 0
+        self._is_over = False
+        self._is_discarding = False  # the client is gone, and the upstream must not notice
+        self._first: list[bytes] = []
+        self._ids: set[bytes] | None = None  # what may be answered here; None: anything
+        if message is not None:
+            token = message.id_token
+            self._ids = {id_key(token)} if token is not None and message.kind is Kind.REQUEST else set()
+        reply.on_gone = self._on_gone
+        reply.on_drain = self._on_drain
+
+    def expect_batch(self, batch: list[Message], first: list[bytes]) -> None:
+        """The answers to several requests will come; `first` are those that we give ourselves."""
+        self._first = first
+        self._ids = {id_key(m.id_token) for m in batch if m.id_token is not None and m.kind is Kind.REQUEST}
+
+    # --- what the HTTP client tells ---------------------------------------------------------------------
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        """The head of the response."""
+        self._status = status
+        kind = find(headers, b"content-type") or b""
+        coding = find(headers, b"content-encoding")
+        if 300 <= status < 400:
+            self._fail(f"It redirects (HTTP {status}), which is not followed")
+            return
+        if coding is not None and coding.strip().lower() != b"identity":
+            self._fail("It is compressed, though we asked for it plain")
+            return
+        self._headers = end_to_end(headers)
+        self._note_session(status, headers)
+        is_stream = kind.split(b";")[0].strip().lower() == b"text/event-stream"
+        if is_stream and status == 200 and self.on_success is None:
+            self._reader = SseReader(limits.MESSAGE_BYTES + 64 * 1024)
+            self._start_stream()
+        elif self._first:
+            self._start_stream()
+
+    def on_data(self, chunk: bytes) -> None:
+        """A part of the body."""
+        if self._is_over or self._is_discarding:
+            return
+        if self._reader is not None:
+            out = b"".join(map(self._pass_event, self._reader.feed(chunk)))
+            if out:
+                self._reply.write(out)
+                if self._reply.is_full and self.ticket is not None:
+                    self.ticket.pause()
+            return
+        self._size += len(chunk)
+        if self._size > limits.MESSAGE_BYTES:
+            head = b"".join(self._body)[:1024]
+            self._fail(
+                f"It has more than {limits.MESSAGE_BYTES} bytes", OversizeLine(self._size, head, b"", True)
+            )
+            return
+        self._body.append(chunk)
+
+    def on_end(self) -> None:
+        """The response is complete."""
+        if self._is_over:
+            return
+        if self._reader is not None or self._is_discarding:
+            self._end()
+            self._reply.finish() if self._reply.is_started else None
+            return
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        if self.on_success is not None and 200 <= self._status < 300:
+            self._end()
+            if self._session is not None:
+                self._cable.remember_session(self._session)
+            self.on_success()
+            return
+        if body and self._status == 200 and self.method == b"POST":
+            body = self._checked_body(body)
+        self._end()
+        if self._first:
+            # Some of a batch was answered here; the rest follows as events of its own.
+            for part in _parts(body):
+                self._reply.write(encode_event(part))
+            self._reply.finish()
+        else:
+            self._reply.send(self._status, self._headers, body)
+
+    def on_failure(self, error: UpstreamError) -> None:
+        """The response will not come, or not any further."""
+        if self._is_over:
+            return
+        log.warning("An answer of the upstream failed. %s. %s.", error.headline, error.detail)
+        self._end()
+        if not self._is_discarding:
+            self._reply_error(error.safe_message)
+        if isinstance(error, ConnectFailed | UpstreamLost):
+            self._cable.on_lost(error)
+
+    # --- what the client's side tells --------------------------------------------------------------------
+
+    def _on_gone(self) -> None:
+        if self._is_over:
+            return
+        if self._era is Era.MODERN or self.method == b"GET":
+            # Modern: this is how a client cancels. A stream that nobody hears serves nobody.
+            self._end()
+            if self.ticket is not None:
+                self.ticket.cancel()
+        else:
+            # Legacy: a disconnect is no cancel, so the upstream goes on undisturbed.
+            self._is_discarding = True
+            self._body.clear()
+            self._on_drain()
+
+    def _on_drain(self) -> None:
+        if self.ticket is not None:
+            self.ticket.resume()
+
+    # --- looking at it -----------------------------------------------------------------------------------
+
+    def _checked_body(self, body: bytes) -> bytes:
+        """`body` if it may be passed on, else an error with the id of the request."""
+        why = self._maybe_objection(body)
+        if why is None:
+            return body
+        log.warning("Withheld an answer of the upstream. %s.", why)
+        self._status = 200
+        self._headers = [(b"Content-Type", b"application/json")]
+        return self._error(INVALID_ANSWER)
+
+    def _pass_event(self, event: SseEvent | Oversize) -> bytes:
+        """The bytes of an event, or what stands in for one that must not pass."""
+        if isinstance(event, Oversize):
+            log.warning("Skipped an event of the upstream: it has %d bytes.", event.size)
+            head = event.head.partition(b"data:")[2]
+            line = OversizeLine(event.size, head, event.tail.rstrip(b"\r\n"), True)
+            return self._stand_in(maybe_id_of_oversize(line), None)
+        if not event.data or event.event != "message":
+            return event.raw
+        why = self._maybe_objection(event.data)
+        if why is None:
+            return event.raw
+        log.warning("Skipped an event of the upstream. %s.", why)
+        try:
+            message = read_upstream_message(event.data)
+            token = (
+                message.id_token if isinstance(message, Message) and message.kind is Kind.RESPONSE else None
+            )
+        except UpstreamProtocolError as refusal:
+            token = refusal.id_token
+        return self._stand_in(token, event.id)
+
+    def _stand_in(self, id_token: bytes | None, event_id: bytes | None) -> bytes:
+        if id_token is None or self._ids is None or id_key(id_token) not in self._ids:
+            return b""
+        return encode_event(error_reply(id_token, INTERNAL_ERROR, INVALID_ANSWER), id=event_id)
+
+    def _maybe_objection(self, raw: bytes) -> str | None:
+        """Why `raw` must not be passed on; None when it may."""
+        try:
+            message = read_upstream_message(raw)
+            if isinstance(message, Batch):
+                return next((why for part in message.parts if (why := self._maybe_objection(part))), None)
+        except UpstreamProtocolError as refusal:
+            return refusal.reason
+        if message.kind is Kind.RESPONSE and self._ids is not None and "result" in message.envelope:
+            token = message.id_token
+            if token is None or id_key(token) not in self._ids:
+                return "It answers a question that nobody asked"
+        if self._cable.is_filtering and tool_gate.shows_hidden_tools(message, self._cable.choice):
+            return "It lists tools that are hidden"
+        return None
+
+    # --- ends --------------------------------------------------------------------------------------------
+
+    def _start_stream(self) -> None:
+        if self._reader is None:
+            self._reply.start(200, [(b"Content-Type", b"text/event-stream")])
+        else:
+            headers = [field for field in self._headers if field[0].lower() != b"content-length"]
+            self._reply.start(self._status, headers)
+        for raw in self._first:
+            self._reply.write(encode_event(raw))
+
+    def _note_session(self, status: int, headers: Headers) -> None:
+        if status == 404 and self._session is not None:
+            self._cable.sessions.pop(self._session, None)
+        elif 200 <= status < 300:
+            if self.method == b"DELETE" and self._session is not None:
+                self._cable.sessions.pop(self._session, None)
+                return
+            session = find(headers, b"mcp-session-id")
+            if session is not None:
+                self._cable.remember_session(session)
+
+    def _fail(self, why: str, line: OversizeLine | None = None) -> None:
+        log.warning("Withheld an answer of the upstream. %s.", why)
+        self._end()
+        if self.ticket is not None:
+            self.ticket.cancel()
+        if not self._is_discarding:
+            self._reply_error(INVALID_ANSWER)
+
+    def _reply_error(self, text: str) -> None:
+        raw = self._error(text)
+        if not self._reply.is_started:
+            send_json(self._reply, 502, raw)
+        elif self._reader is None or self._message is None or self._message.kind is not Kind.REQUEST:
+            self._reply.abort()
+        else:
+            self._reply.write(encode_event(raw))
+            self._reply.finish()
+
+    def _error(self, text: str) -> bytes:
+        token = self._message.id_token if self._message is not None else None
+        return error_reply(token, INTERNAL_ERROR, text)
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._cable.under_way.discard(self)
+
+
+def _parts(body: bytes) -> list[bytes]:
+    try:
+        message = read_upstream_message(body)
+    except UpstreamProtocolError:
+        return []
+    return message.parts if isinstance(message, Batch) else [body]

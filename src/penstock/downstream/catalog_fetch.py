@@ -1,0 +1,117 @@
+"""Fetching the tool list over HTTP with a client's own credentials, when the upstream insists on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock import limits
+from penstock.errors import ToolListFailed, UpstreamError, UpstreamProtocolError
+from penstock.net.http_client import HttpClient
+from penstock.policy.catalog import ToolCatalog
+from penstock.policy.tool_filter import ToolFilter
+from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.list_fetch import ListFetch
+from penstock.wire.ambiguity import Members
+from penstock.wire.eras import Era, maybe_modern_meta
+from penstock.wire.http1 import Headers, find
+from penstock.wire.message import Message, read_upstream_message
+from penstock.wire.sse import SseEvent, SseReader
+
+_ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
+
+
+class CatalogFetch:
+    """One walk through the pages of tools/list, with the headers of the client that needs it."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        choice: ToolFilter,
+        key: CatalogKey,
+        catalogs: Catalogs,
+        on_catalog: Callable[[ToolCatalog], None],
+    ) -> None:
+        self._client = client
+        self._choice = choice
+        self._key = key
+        self._catalogs = catalogs
+        self._on_catalog = on_catalog
+        self._headers: Headers = []
+        self._fetch = ListFetch(None)
+        self._reader: SseReader | None = None
+        self._body: list[bytes] = []
+        self._size = 0
+        self._status = 0
+        self._is_over = False
+
+    def start(self, headers: Headers, params: Members | None, era: Era) -> None:
+        """Begins; the outcome goes to the catalogs."""
+        kept = [
+            field
+            for field in headers
+            if field[0].lower() not in _ABOUT_THE_BODY and not field[0].lower().startswith(b"mcp-param-")
+        ]
+        self._headers = [
+            *kept,
+            (b"Content-Type", b"application/json"),
+            (b"Accept", b"application/json, text/event-stream"),
+        ]
+        if era is Era.MODERN:
+            self._headers.append((b"Mcp-Method", b"tools/list"))
+            self._fetch = ListFetch(maybe_modern_meta(params))
+        self._send(self._fetch.first_request())
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        """The head of one page."""
+        self._status = status
+        kind = (find(headers, b"content-type") or b"").split(b";")[0].strip().lower()
+        self._reader = SseReader(limits.MESSAGE_BYTES) if kind == b"text/event-stream" else None
+
+    def on_data(self, chunk: bytes) -> None:
+        """A part of one page."""
+        if self._reader is None:
+            self._size += len(chunk)
+            if self._size <= limits.MESSAGE_BYTES:
+                self._body.append(chunk)
+            return
+        for event in self._reader.feed(chunk):
+            if isinstance(event, SseEvent) and event.data:
+                self._body.append(event.data)
+
+    def on_end(self) -> None:
+        """One page is complete."""
+        texts = self._body if self._reader is not None else [b"".join(self._body)]
+        for text in texts:
+            try:
+                message = read_upstream_message(text)
+            except UpstreamProtocolError:
+                continue
+            if isinstance(message, Message) and self._fetch.owns(message.id_token):
+                self._take(message)
+                return
+        self.on_failure(ToolListFailed(f"The upstream answered with HTTP {self._status} and no list"))
+
+    def on_failure(self, error: UpstreamError) -> None:
+        """The list cannot be had."""
+        if not self._is_over:
+            self._is_over = True
+            self._catalogs.fail(self._key, error)
+
+    def _take(self, page: Message) -> None:
+        try:
+            request = self._fetch.take(page)
+            if request is not None:
+                self._send(request)
+                return
+            catalog = self._fetch.catalog(self._choice)
+        except ToolListFailed as failure:
+            self.on_failure(failure)
+            return
+        self._is_over = True
+        self._on_catalog(catalog)
+        self._catalogs.put(self._key, catalog)
+
+    def _send(self, request: Message) -> None:
+        self._body = []
+        self._size = 0
+        self._client.request(b"POST", self._client.url.target, self._headers, request.raw, self)

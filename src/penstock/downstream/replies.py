@@ -1,0 +1,64 @@
+"""HTTP replies that carry JSON-RPC, and requests that are refused before anybody reads their JSON."""
+
+from __future__ import annotations
+
+from penstock.errors import ClientProtocolError
+from penstock.net.http_exchange import Reply, Request
+from penstock.wire.http1 import Headers
+from penstock.wire.message import INVALID_REQUEST
+from penstock.wire.replies import error_reply
+
+JSON: Headers = [(b"Content-Type", b"application/json")]
+EVENTS: Headers = [
+    (b"Content-Type", b"text/event-stream"),
+    (b"Cache-Control", b"no-cache, no-transform"),
+    (b"X-Accel-Buffering", b"no"),
+]
+
+
+def send_json(reply: Reply, status: int, raw: bytes, more: Headers | None = None) -> None:
+    """Replies with one JSON-RPC message."""
+    reply.send(status, JSON + more if more else JSON, raw)
+
+
+def refuse(reply: Reply, status: int, reason: str, more: Headers | None = None) -> None:
+    """Replies with a JSON-RPC error that has no id: the body was not read, or is nobody's request."""
+    send_json(reply, status, error_reply(None, INVALID_REQUEST, reason), more)
+
+
+def refuse_message(reply: Reply, refusal: ClientProtocolError) -> None:
+    """Replies that a message must not be forwarded."""
+    send_json(reply, 400, error_reply(refusal.id_token, refusal.code, refusal.reason))
+
+
+def maybe_wrong_body(request: Request) -> tuple[int, str] | None:
+    """Status and reason when a POST is not JSON as it stands; None when its body may be read."""
+    kind = request.header(b"content-type")
+    if kind is None:
+        return 415, "Unsupported media type: Content-Type must be application/json"
+    media, *parameters = kind.lower().split(b";")
+    if media.strip() != b"application/json":
+        return 415, "Unsupported media type: Content-Type must be application/json"
+    for parameter in parameters:
+        name, _, value = parameter.strip().partition(b"=")
+        if name == b"charset" and value.strip(b'"') not in (b"utf-8", b"utf8", b"us-ascii"):
+            return 415, "Unsupported media type: JSON is UTF-8"
+    coding = request.header(b"content-encoding")
+    if coding is not None and coding.lower().strip() != b"identity":
+        return 415, "Unsupported media type: a compressed body is not read"
+    return None
+
+
+def accepts(request: Request, media: bytes) -> bool:
+    """Whether the client says that it takes `media`; one that says nothing takes anything."""
+    accept = request.header(b"accept")
+    if accept is None:
+        return True
+    kinds = {part.split(b";")[0].strip() for part in accept.lower().split(b",")}
+    family = media.split(b"/")[0] + b"/*"
+    return media in kinds or b"*/*" in kinds or family in kinds
+
+
+def is_session_id(value: bytes) -> bool:
+    """Whether `value` can be a session id: visible ASCII only."""
+    return 0 < len(value) <= 1024 and all(0x21 <= byte <= 0x7E for byte in value)

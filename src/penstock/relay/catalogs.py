@@ -1,0 +1,93 @@
+"""The catalogs of one upstream: one an era, and one a principal where the upstream wants to know who asks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from penstock import limits
+from penstock.errors import UpstreamError
+from penstock.policy.catalog import ToolCatalog
+from penstock.wire.eras import Era
+
+log = logging.getLogger("penstock")
+
+Learn = Callable[[Era], Awaitable[ToolCatalog]]
+Waiter = Callable[[ToolCatalog | UpstreamError], None]
+
+
+class CatalogKey(Struct, frozen=True):
+    """Whose catalog: an era's, and where upstreams ask for credentials, a principal's."""
+
+    era: Era
+    principal: bytes = b""
+
+
+def principal_of(authorization: bytes | None) -> bytes:
+    """What stands for the credentials of a request; the credentials themselves are not kept."""
+    return hashlib.sha256(authorization).digest() if authorization else b""
+
+
+class Catalogs:
+    """What is known, who waits for what is not, and how it is learned."""
+
+    def __init__(self, learn: Learn, is_by_principal: bool = False) -> None:
+        """`learn` asks the upstream ourselves; with `is_by_principal` only a client's own credentials will do."""
+        self._learn = learn
+        self.is_by_principal = is_by_principal
+        self._known: OrderedDict[CatalogKey, ToolCatalog] = OrderedDict()
+        self._waiting: dict[CatalogKey, list[Waiter]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def key(self, era: Era, authorization: bytes | None) -> CatalogKey:
+        """Under which key a request's catalog is kept."""
+        return CatalogKey(era, principal_of(authorization) if self.is_by_principal else b"")
+
+    def by_era(self) -> dict[Era, ToolCatalog]:
+        """The catalogs that are everybody's."""
+        return {key.era: catalog for key, catalog in self._known.items() if not key.principal}
+
+    def maybe_known(self, key: CatalogKey) -> ToolCatalog | None:
+        """The catalog, if it is already there."""
+        return self._known.get(key)
+
+    def put(self, key: CatalogKey, catalog: ToolCatalog) -> None:
+        """Keeps a catalog; it does not change any more, but may be forgotten when there are too many."""
+        self._known[key] = catalog
+        while len(self._known) > limits.CATALOGS:
+            self._known.popitem(last=False)
+        self._release(key, catalog)
+
+    def wait(self, key: CatalogKey, waiter: Waiter, fetch: Callable[[], None] | None = None) -> None:
+        """Calls `waiter` when the catalog is there or cannot be had. `fetch` starts the first attempt when
+        it needs the client's own request; it reports with `put` or `fail`."""
+        first = key not in self._waiting
+        self._waiting.setdefault(key, []).append(waiter)
+        if not first:
+            return
+        if fetch is not None:
+            fetch()
+        else:
+            task = asyncio.get_running_loop().create_task(self._learn_now(key))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def fail(self, key: CatalogKey, error: UpstreamError) -> None:
+        """The catalog cannot be had this time."""
+        self._release(key, error)
+
+    async def _learn_now(self, key: CatalogKey) -> None:
+        try:
+            self.put(key, await self._learn(key.era))
+        except UpstreamError as error:
+            log.warning("%s. %s.", error.headline, error.detail)
+            self.fail(key, error)
+
+    def _release(self, key: CatalogKey, outcome: ToolCatalog | UpstreamError) -> None:
+        for waiter in self._waiting.pop(key, []):
+            waiter(outcome)
