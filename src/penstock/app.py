@@ -1,22 +1,39 @@
-"""The composition root: configuration in, running objects out, and the order in which they end."""
+"""The composition root: configuration in, running objects out."""
 
 from __future__ import annotations
 
-from penstock.config import ProxyConfig
+import logging
+
+from penstock.config import ProxyConfig, UrlUpstream
 from penstock.net import loop
 
+log = logging.getLogger("penstock")
 
-def serve(config: ProxyConfig) -> int:
-    """Runs the proxy until the client leaves; gives back the exit code."""
-    loop.import_asyncio()
-    from penstock.serving import serve_stdio
 
-    return loop.run(lambda: serve_stdio(config))
+def serve(config: ProxyConfig, why: str) -> int:
+    """Runs the proxy until it is over; gives back the exit code. `why` says why clients connect there."""
+    with_tls = _needs_tls(config)
+    loop.import_asyncio(with_tls)
+    if config.listen is None:
+        from penstock.serving import serve_stdio
+
+        log.info("Serving one client over stdio (%s).", why)
+        return loop.run(lambda: serve_stdio(config), with_tls)
+    from penstock.listening import serve_http
+
+    log.info("Serving clients over HTTP (%s).", why)
+    return loop.run(lambda: serve_http(config), with_tls)
 
 
 def show_tools(config: ProxyConfig, form: str) -> int:
     """Prints the upstream's tools and what the filter makes of them."""
-    loop.import_asyncio()
+    with_tls = _needs_tls(config)
+    loop.import_asyncio(with_tls)
     from penstock.tool_table import show
 
-    return loop.run(lambda: show(config, form))
+    return loop.run(lambda: show(config, form), with_tls)
+
+
+def _needs_tls(config: ProxyConfig) -> bool:
+    upstream = config.upstream
+    return isinstance(upstream, UrlUpstream) and upstream.url.is_tls

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
+import stat
 import sys
 from typing import NoReturn
+
+from msgspec import structs
 
 from penstock import __version__, say
 from penstock.config import (
@@ -18,7 +22,9 @@ from penstock.config import (
     seconds,
 )
 from penstock.errors import PenstockError, UsageError
+from penstock.wire.url import parse_listen
 
+DEFAULT_LISTEN = ("127.0.0.1", 8808)
 PROXY_USAGE = "penstock [OPTIONS] -- COMMAND [ARGS...]"
 TOOLS_USAGE = "penstock tools [OPTIONS] -- COMMAND [ARGS...]"
 
@@ -40,8 +46,26 @@ def proxy_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     _add_upstream_options(parser)
-    parser.add_argument(
-        "--stdio", action="store_true", help="serve the client over stdin and stdout (the default)"
+    add = parser.add_argument
+    add(
+        "--listen",
+        metavar="[HOST:]PORT",
+        help="serve HTTP: /mcp, /sse and /healthz; HOST defaults to loopback",
+    )
+    add("--stdio", action="store_true", help="serve one client over stdin and stdout")
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --listen: another name in the Host header that is ours",
+    )
+    add(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="with --listen: let pages from ORIGIN use us (CORS), such as https://app.example",
     )
     return parser
 
@@ -118,6 +142,38 @@ def make_config(options: argparse.Namespace) -> ProxyConfig:
     )
 
 
+def choose_door(options: argparse.Namespace, config: ProxyConfig) -> tuple[ProxyConfig, str]:
+    """Where clients connect, and why there, in words."""
+    if options.stdio and options.listen is not None:
+        raise UsageError("Give --stdio or --listen, not both")
+    listen, why = None, "--stdio"
+    if options.listen is not None:
+        listen, why = parse_listen(options.listen), "--listen"
+    elif not options.stdio:
+        if is_piped(0):
+            why = "stdin is a pipe, so a client has spawned us; use --listen to serve HTTP"
+        else:
+            listen, why = DEFAULT_LISTEN, "stdin is no pipe; use --stdio to serve it all the same"
+    return (
+        structs.replace(
+            config,
+            listen=listen,
+            allowed_hosts=tuple(options.allow_host),
+            allowed_origins=tuple(options.allow_origin),
+        ),
+        why,
+    )
+
+
+def is_piped(fd: int) -> bool:
+    """Whether a descriptor leads to a pipe or a socket, as it does when a client spawned us."""
+    try:
+        kind = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs Penstock; gives back the exit code."""
     words = sys.argv[1:] if argv is None else argv
@@ -131,7 +187,8 @@ def main(argv: list[str] | None = None) -> int:
 
         if is_tools:
             return app.show_tools(config, options.format)
-        return app.serve(config)
+        config, why = choose_door(options, config)
+        return app.serve(config, why)
     except PenstockError as error:
         say.say_error(error, log_format)
         return error.exit_code

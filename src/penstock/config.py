@@ -13,6 +13,7 @@ from penstock import limits
 from penstock.errors import ConfigError, UsageError
 from penstock.policy.patterns import Pattern, compile_pattern, split_patterns
 from penstock.policy.tool_filter import ToolFilter
+from penstock.wire.url import Url
 
 
 class CommandUpstream(Struct, frozen=True):
@@ -27,15 +28,25 @@ class CommandUpstream(Struct, frozen=True):
         return {**os.environ, **dict(self.env)} if self.env else None
 
 
+class UrlUpstream(Struct, frozen=True):
+    """An upstream that is already running."""
+
+    url: Url
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
 class ProxyConfig(Struct, frozen=True):
     """Everything a run needs to know."""
 
-    upstream: CommandUpstream
+    upstream: CommandUpstream | UrlUpstream
     choice: ToolFilter
     connect_seconds: float = limits.CONNECT_SECONDS
     tools_seconds: float = limits.TOOLS_SECONDS
     log_level: str = "info"
     log_format: str = "text"
+    listen: tuple[str, int] | None = None  # None: the client is on our stdin and stdout
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
 
 
 def make_filter(deny: list[str], allow: list[str], read_only: bool) -> ToolFilter:

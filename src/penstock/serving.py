@@ -10,11 +10,10 @@ from penstock import limits, say
 from penstock.config import ProxyConfig
 from penstock.downstream.stdio import StdioClient, take_stdio
 from penstock.errors import PenstockError
+from penstock.links import open_upstream
 from penstock.net.warden import Warden
-from penstock.policy.catalog import ToolCatalog
 from penstock.relay.relay import Relay
-from penstock.summary import describe
-from penstock.upstream.stdio import StdioUpstream
+from penstock.summary import say_catalog
 
 log = logging.getLogger("penstock")
 
@@ -35,15 +34,14 @@ class _StdioSession:
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._signals = 0
         fds = take_stdio()
-        upstream = config.upstream
-        self._upstream = StdioUpstream(list(upstream.command), upstream.environment(), upstream.cwd, warden)
+        self._upstream = open_upstream(config, warden)
         self._client = StdioClient(fds, self._on_client_end)
         self._relay = Relay(
             self._client,
             self._upstream,
             config.choice,
             tools_seconds=config.tools_seconds,
-            on_catalog=_say_catalog,
+            on_catalog=say_catalog,
             on_fatal=self._end,
         )
         self._client.hearer = self._relay
@@ -91,8 +89,3 @@ class _StdioSession:
         except TimeoutError:
             log.warning("The client does not read its last answers.")
             self._client.abort()
-
-
-def _say_catalog(catalog: ToolCatalog) -> None:
-    for level, sentence in describe(catalog):
-        log.log(level, "%s", sentence)

@@ -9,6 +9,8 @@ from penstock import limits
 from penstock.policy.catalog import ToolCatalog
 from penstock.wire.replies import printable
 
+log = logging.getLogger("penstock")
+
 HOW_ESTIMATED = f"estimated: {limits.BYTES_PER_TOKEN} bytes of name, description and input schema a token"
 
 
@@ -32,6 +34,12 @@ def describe(catalog: ToolCatalog) -> Iterator[tuple[int, str]]:
         yield logging.INFO, f"Denied ({why}): {', '.join(names)}."
     for pattern in catalog.unmatched:
         yield logging.WARNING, f"This pattern matches no tool: {pattern}"
+
+
+def say_catalog(catalog: ToolCatalog) -> None:
+    """Tells the user about a catalog."""
+    for level, sentence in describe(catalog):
+        log.log(level, "%s", sentence)
 
 
 def _count(number: int, noun: str) -> str:

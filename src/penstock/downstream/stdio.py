@@ -67,6 +67,10 @@ class StdioClient:
         """Writes one message as one line."""
         self._writer.write(to_line(raw))
 
+    def refuse(self, raw: bytes, route: object = None) -> None:
+        """Writes an error about a message that was not passed on."""
+        self._writer.write(to_line(raw))
+
     def pause(self, reason: str) -> None:
         """Stops reading the client."""
         self._reader.pause(reason)

@@ -55,6 +55,7 @@ class Reply:
         "_is_http11",
         "_is_silent",
         "_left",
+        "extra",
         "is_finished",
         "is_gone",
         "is_started",
@@ -69,6 +70,7 @@ class Reply:
         self._is_chunked = False
         self._is_silent = False
         self._left = -1  # of a length that was promised; -1 when none was
+        self.extra: Headers = []  # headers that go with this reply, whatever it is
         self.is_started = False
         self.is_finished = False
         self.is_gone = False
@@ -93,6 +95,8 @@ class Reply:
         else:
             framing = b"Content-Length: %d\r\n" % len(body)
         connection = self._connection
+        if self.extra:
+            headers = headers + self.extra
         head = build_response_head(status, headers, framing + connection.persistence)
         self.is_started = self.is_finished = True
         if not self.is_gone:
@@ -120,6 +124,8 @@ class Reply:
         else:
             connection.close_after_reply()
             framing = b""
+        if self.extra:
+            headers = headers + self.extra
         head = build_response_head(status, headers, framing + connection.persistence)
         self.is_started = True
         if not self.is_gone:

@@ -37,7 +37,7 @@ class Catalogs:
     """What is known, who waits for what is not, and how it is learned."""
 
     def __init__(self, learn: Learn, is_by_principal: bool = False) -> None:
-        """`learn` asks the upstream ourselves; with `is_by_principal` only a client's own credentials will do."""
+        """`learn` asks in our own name; with `is_by_principal` only a client's own credentials will do."""
         self._learn = learn
         self.is_by_principal = is_by_principal
         self._known: OrderedDict[CatalogKey, ToolCatalog] = OrderedDict()

@@ -19,6 +19,9 @@ class ClientLink(Protocol):
 
         `message` is what was read of it, when it came from the upstream."""
 
+    def refuse(self, raw: bytes, route: Route | None) -> None:
+        """Tells the client that what came by `route` was not passed on."""
+
     def pause(self, reason: str) -> None: ...
 
     def resume(self, reason: str) -> None: ...
@@ -45,3 +48,6 @@ class UpstreamLink(Protocol):
     def pause(self, reason: str) -> None: ...
 
     def resume(self, reason: str) -> None: ...
+
+    async def close(self) -> None:
+        """Ends the connection in good order, or, after a while, in any order."""

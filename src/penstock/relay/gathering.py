@@ -22,10 +22,11 @@ class Gathering:
         """One answer will not come after all."""
         self._expected -= 1
 
-    def seal(self) -> None:
-        """Nothing more will be expected."""
+    def seal(self) -> bool:
+        """Nothing more will be expected; True when something is."""
         self._is_sealed = True
         self._deliver_if_complete()
+        return self._expected > 0
 
     def take(self, raw: bytes) -> None:
         """One answer has come."""

@@ -35,6 +35,14 @@ class _Initialized(Struct):
     capabilities: dict[str, Raw] = {}
 
 
+class NotThisEra(ToolListFailed):
+    """The upstream answers, but not in the era that was asked for; `error` is its own error object."""
+
+    def __init__(self, detail: str, error: bytes) -> None:
+        super().__init__(detail)
+        self.error = error
+
+
 class Interview:
     """One handshake and one tool list, over a link that nobody else uses meanwhile."""
 
@@ -66,13 +74,14 @@ class Interview:
                 self._link.send(own_notification("notifications/initialized"))
                 return Era.LEGACY, await self._list(None, _offers_tools(answer), choice)
             if era is Era.LEGACY:
-                raise ToolListFailed("The upstream refused to initialize")
+                raise NotThisEra("The upstream refused to initialize", bytes(answer.envelope["error"]))
         meta = msgspec.json.encode(
             {META_VERSION: MODERN_VERSIONS[-1], META_CLIENT: _CLIENT, META_CAPABILITIES: {}}
         )
         answer = await self._ask("server/discover", {"_meta": Raw(meta)})
         if "result" not in answer.envelope:
-            raise ToolListFailed("The upstream answers neither initialize nor server/discover")
+            detail = "The upstream does not answer server/discover"
+            raise NotThisEra(detail, bytes(answer.envelope["error"]))
         return Era.MODERN, await self._list(meta, _offers_tools(answer), choice)
 
     async def _list(self, meta: bytes | None, offers_tools: bool, choice: ToolFilter) -> ToolCatalog:

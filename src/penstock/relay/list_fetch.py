@@ -29,13 +29,15 @@ def own_request(id_token: bytes, method: str, params: bytes) -> Message:
     return Message(raw, Kind.REQUEST, id_token, method, envelope, members(params))
 
 
-def own_notification(method: str) -> Message:
+def own_notification(method: str, params: bytes | None = None) -> Message:
     """A notification of our own."""
     name = msgspec.json.encode(method)
-    raw = b'{"jsonrpc":"2.0","method":%b}' % name
-    return Message(
-        raw, Kind.NOTIFICATION, None, method, {"jsonrpc": Raw(b'"2.0"'), "method": Raw(name)}, None
-    )
+    envelope = {"jsonrpc": Raw(b'"2.0"'), "method": Raw(name)}
+    raw = b'{"jsonrpc":"2.0","method":%b' % name
+    if params is not None:
+        envelope["params"] = Raw(params)
+        raw += b',"params":' + params
+    return Message(raw + b"}", Kind.NOTIFICATION, None, method, envelope, members(params) if params else None)
 
 
 def own_id() -> bytes:

@@ -31,7 +31,7 @@ from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
 from penstock.relay.list_fetch import ListFetch
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
-from penstock.wire.eras import BATCH_VERSION, maybe_modern_meta
+from penstock.wire.eras import BATCH_VERSION, Era, maybe_modern_meta
 from penstock.wire.message import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -68,7 +68,7 @@ class Relay:
         tools_seconds: float = limits.TOOLS_SECONDS,
         on_catalog: Callable[[ToolCatalog], None] = lambda catalog: None,
         on_fatal: Callable[[PenstockError], None] = lambda error: None,
-        catalog: ToolCatalog | None = None,
+        catalogs: dict[Era, ToolCatalog] | None = None,
     ) -> None:
         self._client = client
         self._upstream = upstream
@@ -77,7 +77,8 @@ class Relay:
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
         self._on_fatal = on_fatal
-        self._catalog = catalog
+        self._catalogs = catalogs or {}  # what is known before this client has spoken
+        self._catalog: ToolCatalog | None = None
         self._requests = PendingTable()  # the client's, on their way to the upstream
         self._upstream_requests = PendingTable()  # the upstream's, on their way to the client
         self._answered_here = RecentIds()
@@ -112,17 +113,24 @@ class Relay:
         except ClientProtocolError as refusal:
             self.refuse_client(refusal, route)
             return
+        self.take(message, route)
+
+    def take(self, message: Message | Batch, route: Route | None = None) -> bool:
+        """Takes what was read of a client's message; True when an answer has come or will come."""
         if isinstance(message, Batch):
-            self._take_batch(message, route)
-        else:
-            self._take(message, route)
+            return self._take_batch(message, route)
+        return self._take(message, route)
 
     def refuse_client(self, refusal: ClientProtocolError, route: Route | None = None) -> None:
         """Tells the client that a message of its own was not passed on."""
         log.warning("Refused a message from the client. %s.", refusal.reason)
         if refusal.id_token is not None:
             self._answered_here.add(refusal.id_token)
-        self._to_client(error_reply(refusal.id_token, refusal.code, refusal.reason), route)
+        raw = error_reply(refusal.id_token, refusal.code, refusal.reason)
+        if isinstance(route, Gathering):
+            route.take(raw)
+        else:
+            self._client.refuse(raw, route)
 
     def _take(self, message: Message, route: Route | None) -> bool:
         """Passes on, answers or drops one message; True when an answer to it has come or will come."""
@@ -149,7 +157,18 @@ class Relay:
             return Drop("it cancels a request that never went upstream")
         if not self._is_filtering:
             return FORWARD
+        if self._catalog is None and self._catalogs:
+            self._choose_catalog(message)
         return tool_gate.judge(message, self._catalog)
+
+    def _choose_catalog(self, message: Message) -> None:
+        """The first message that tells the era of this session tells which known catalog is its own."""
+        if message.method == "initialize" or self._was_initialize_sent:
+            self._catalog = self._catalogs.get(Era.LEGACY)
+        elif maybe_modern_meta(message.params) is not None:
+            self._catalog = self._catalogs.get(Era.MODERN)
+        elif message.kind is Kind.REQUEST:
+            self._catalog = self._catalogs.get(Era.LEGACY)
 
     def _pass_on(self, message: Message, route: Route | None) -> bool:
         method = message.method
@@ -181,11 +200,11 @@ class Relay:
             return
         self._upstream.send(message)
 
-    def _take_batch(self, batch: Batch, route: Route | None) -> None:
+    def _take_batch(self, batch: Batch, route: Route | None) -> bool:
         if self._version != BATCH_VERSION or not batch.parts:
             reason = "Invalid request: batches are not part of this protocol version"
             self.refuse_client(ClientProtocolError(INVALID_REQUEST, reason), route)
-            return
+            return True
         gathering = Gathering(lambda raw: self._to_client(raw, route))
         for part in batch.parts:
             try:
@@ -200,7 +219,7 @@ class Relay:
                 gathering.expect()
             if not self._take(message, gathering) and message.kind is Kind.REQUEST:
                 gathering.expect_less()
-        gathering.seal()
+        return gathering.seal()
 
     def _was_answered_here(self, message: Message) -> bool:
         token = (message.params or {}).get("requestId")

@@ -101,6 +101,10 @@ class StdioUpstream:
         self._reader.close()
         self._child.reap()
 
+    async def close(self) -> None:
+        """The same, for those who do not know that this is a child."""
+        await self.stop()
+
     def kill(self) -> None:
         """Ends the child and all its own children at once."""
         self._is_stopping = True

@@ -1,0 +1,44 @@
+"""The listener's front: which door a request is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.downstream.guard import Guard
+from penstock.downstream.replies import refuse
+from penstock.net.http_exchange import Reply, Request
+
+Door = Callable[[Request, Reply], None]
+
+HEALTH = b"/healthz"
+_WELL_KNOWN = b"/.well-known/"
+
+
+class Front:
+    """Checks who asks, then hands the request to the door at its path."""
+
+    def __init__(self, guard: Guard, doors: dict[bytes, Door], well_known: Door | None) -> None:
+        self._guard = guard
+        self._doors = doors
+        self._well_known = well_known
+
+    def __call__(self, request: Request, reply: Reply) -> None:
+        """Takes one request."""
+        refusal = self._guard.maybe_refusal(request)
+        if refusal is not None:
+            refuse(reply, 403, refusal)
+            return
+        reply.extra = self._guard.cors(request)
+        if request.method == b"OPTIONS":
+            self._guard.preflight(request, reply)
+            return
+        path = request.path
+        door = self._doors.get(path)
+        if door is not None:
+            door(request, reply)
+        elif path == HEALTH:
+            reply.send(200, [(b"Content-Type", b"text/plain")], b"ok\n")
+        elif self._well_known is not None and path.startswith(_WELL_KNOWN) and b".." not in path:
+            self._well_known(request, reply)
+        else:
+            refuse(reply, 404, "Not found")

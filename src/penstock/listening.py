@@ -1,0 +1,216 @@
+"""Serving clients over HTTP: learning the upstream's tools, opening the doors, closing them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+
+from penstock import limits, say
+from penstock.config import ProxyConfig, UrlUpstream
+from penstock.downstream.cable import Cable
+from penstock.downstream.front import Door, Front
+from penstock.downstream.guard import Guard
+from penstock.downstream.modern_http import ModernDoor
+from penstock.downstream.replies import refuse
+from penstock.downstream.sse import SseDoor
+from penstock.downstream.streamable_http import StreamableDoor
+from penstock.errors import PenstockError, UpstreamError
+from penstock.links import open_upstream
+from penstock.net.http_client import HttpClient
+from penstock.net.http_exchange import Reply, Request
+from penstock.net.http_server import HttpServer
+from penstock.net.warden import Warden
+from penstock.policy.catalog import ToolCatalog
+from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.contracts import UpstreamLink
+from penstock.relay.interview import Interview
+from penstock.relay.modern_desk import ModernDesk
+from penstock.relay.office import Office
+from penstock.relay.sessions import Sessions
+from penstock.summary import say_catalog
+from penstock.wire.eras import Era, era_of_header
+
+log = logging.getLogger("penstock")
+
+
+async def serve_http(config: ProxyConfig) -> int:
+    """Serves until it is asked to end or the upstream is lost; gives back the exit code."""
+    warden = Warden()
+    try:
+        return await _Listening(config, warden).run()
+    finally:
+        warden.dismiss()
+
+
+class _Listening:
+    def __init__(self, config: ProxyConfig, warden: Warden) -> None:
+        assert config.listen is not None
+        self._config = config
+        self._warden = warden
+        self._loop = asyncio.get_running_loop()
+        self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
+        self._signals = 0
+        self._catalogs = Catalogs(self._learn)
+        self._sessions = Sessions()
+        self._office = Office(
+            self._open_link, config.choice, self._catalogs, config.tools_seconds, say_catalog
+        )
+        self._desk = ModernDesk(
+            self._open_link, config.choice, self._catalogs, config.tools_seconds, say_catalog
+        )
+        self._client: HttpClient | None = None
+        self._cable: Cable | None = None
+        self._has_sessions = False
+        self._kind: str | None = None
+
+    async def run(self) -> int:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._loop.add_signal_handler(number, self._on_signal, number)
+        meeting = self._loop.create_task(self._meet_upstream())
+        self._ending.add_done_callback(lambda ending: meeting.cancel())
+        await asyncio.wait({meeting})
+        if meeting.cancelled():
+            await self._office.closed()
+            return 0
+        await meeting
+        server = HttpServer(self._front())
+        assert self._config.listen is not None
+        host, port = await server.listen(*self._config.listen)
+        shown = f"[{host}]" if ":" in host else host
+        log.info(
+            "Listening on http://%s:%d/mcp (Streamable HTTP) and http://%s:%d/sse (legacy SSE).",
+            shown,
+            port,
+            shown,
+            port,
+        )
+        error = await self._ending
+        if error is not None:
+            say.say_error(error, self._config.log_format)
+            if self._cable is not None and isinstance(error, UpstreamError):
+                self._cable.fail_all(error)
+        await self._close(server, 0.5 if error is not None else limits.DRAIN_SECONDS)
+        return 0 if error is None else error.exit_code
+
+    # --- the upstream ------------------------------------------------------------------------------------
+
+    async def _meet_upstream(self) -> None:
+        """Learns what the upstream is and which tools it has, or fails."""
+        link = self._open_link()
+        is_kept = False
+        try:
+            try:
+                era, catalog = await Interview(link, self._config.tools_seconds).learn(self._config.choice)
+            except UpstreamError:
+                if getattr(link, "wants_credentials", False):
+                    self._catalogs.is_by_principal = True
+                    log.info(
+                        "The upstream wants credentials; each client's own will be used to list its tools."
+                    )
+                    return
+                raise
+            self._catalogs.put(CatalogKey(era), catalog)
+            if self._config.choice.is_active:
+                say_catalog(catalog)
+            else:
+                log.info("%d tools, none denied.", len(catalog.allowed))
+            if era is Era.MODERN and not self._is_streamable(link):
+                is_kept = True
+                self._desk.adopt(link, catalog)
+        finally:
+            self._kind = getattr(link, "kind", None)
+            self._has_sessions = bool(getattr(link, "has_session", False))
+            if not is_kept:
+                self._office.close_link(link)
+
+    async def _learn(self, era: Era) -> ToolCatalog:
+        """Asks the upstream for the catalog of an era that nobody spoke so far."""
+        link = self._open_link()
+        try:
+            _, catalog = await Interview(link, self._config.tools_seconds).learn(self._config.choice, era)
+        finally:
+            self._office.close_link(link)
+        say_catalog(catalog)
+        return catalog
+
+    def _open_link(self) -> UpstreamLink:
+        return open_upstream(self._config, self._warden)
+
+    def _is_streamable(self, link: UpstreamLink) -> bool:
+        return getattr(link, "kind", None) == "streamable"
+
+    # --- the doors ---------------------------------------------------------------------------------------
+
+    def _front(self) -> Front:
+        config = self._config
+        assert config.listen is not None
+        sse = SseDoor(self._office, self._sessions, self._on_session_lost)
+        doors: dict[bytes, Door] = {b"/sse": sse.handle_stream, b"/messages": sse.handle_message}
+        well_known: Door | None = None
+        upstream = config.upstream
+        if isinstance(upstream, UrlUpstream) and self._kind != "sse":
+            self._client = HttpClient(upstream.url, connect_timeout=config.connect_seconds)
+            self._cable = Cable(
+                self._client,
+                list(upstream.headers),
+                config.choice,
+                self._catalogs,
+                say_catalog,
+                self._end,
+                self._has_sessions,
+            )
+            doors[b"/mcp"] = self._cable.handle
+            well_known = self._cable.handle_well_known
+        else:
+            legacy = StreamableDoor(self._office, self._sessions, self._on_session_lost)
+            modern = ModernDoor(self._desk, config.choice)
+            doors[b"/mcp"] = _by_era(legacy, modern)
+        host = config.listen[0]
+        is_loopback = host in ("localhost", "::1") or host.startswith("127.")
+        guard = Guard(is_loopback, list(config.allowed_hosts), list(config.allowed_origins))
+        return Front(guard, doors, well_known)
+
+    # --- the end -----------------------------------------------------------------------------------------
+
+    def _on_session_lost(self, error: PenstockError) -> None:
+        if isinstance(self._config.upstream, UrlUpstream):
+            self._end(error)
+        else:
+            # Each session has a child of its own: one that dies takes its session with it, and no other.
+            log.warning("%s. Its session has ended.", error.headline)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            raise SystemExit(128 + number)
+        log.info("%s: ending.", number.name)
+        self._end(None)
+
+    def _end(self, error: PenstockError | None) -> None:
+        if not self._ending.done():
+            self._ending.set_result(error)
+
+    async def _close(self, server: HttpServer, seconds: float) -> None:
+        drained = self._loop.create_task(server.drain(seconds))
+        # Streams have no end of their own, so the sessions end while the server waits for the rest.
+        await asyncio.wait({drained}, timeout=min(seconds, 0.2))
+        self._sessions.end_all()
+        await drained
+        await self._desk.close()
+        if self._client is not None:
+            await self._client.close()
+        await self._office.closed()
+
+
+def _by_era(legacy: StreamableDoor, modern: ModernDoor) -> Door:
+    def handle(request: Request, reply: Reply) -> None:
+        version = request.header(b"mcp-protocol-version")
+        if version is not None and b"," in version:
+            refuse(reply, 400, "Invalid request: repeated MCP-Protocol-Version")
+        elif era_of_header(version) is Era.MODERN:
+            modern.handle(request, reply)
+        else:
+            legacy.handle(request, reply)
+
+    return handle

@@ -1,0 +1,102 @@
+"""The one shared link for clients of the modern era: opened when the first of them comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from penstock.errors import UpstreamError
+from penstock.policy.catalog import ToolCatalog
+from penstock.policy.tool_filter import ToolFilter
+from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.contracts import UpstreamLink
+from penstock.relay.interview import Interview, NotThisEra
+from penstock.relay.shared import SharedUpstream
+from penstock.wire.eras import Era
+
+log = logging.getLogger("penstock")
+
+Outcome = tuple[SharedUpstream, ToolCatalog] | UpstreamError
+
+
+class ModernDesk:
+    """Opens the shared link, learns the modern catalog over it, and opens another when it is lost."""
+
+    def __init__(
+        self,
+        open_link: Callable[[], UpstreamLink],
+        choice: ToolFilter,
+        catalogs: Catalogs,
+        tools_seconds: float,
+        on_catalog: Callable[[ToolCatalog], None],
+    ) -> None:
+        self._open_link = open_link
+        self._choice = choice
+        self._catalogs = catalogs
+        self._tools_seconds = tools_seconds
+        self._on_catalog = on_catalog
+        self._ready: tuple[SharedUpstream, ToolCatalog] | None = None
+        self._waiting: list[Callable[[Outcome], None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._verdict: NotThisEra | None = None
+
+    @property
+    def refusal(self) -> bytes | None:
+        """The error object of an upstream that does not speak the modern era."""
+        return self._verdict.error if self._verdict is not None else None
+
+    def adopt(self, link: UpstreamLink, catalog: ToolCatalog) -> None:
+        """Uses a link that is already open and known to be modern."""
+        self._ready = (SharedUpstream(link, self._choice), catalog)
+
+    def serve(self, then: Callable[[Outcome], None]) -> None:
+        """Calls `then` with the link and its catalog, now or when they are there."""
+        if self._ready is not None and not self._ready[0].is_lost:
+            then(self._ready)
+            return
+        if self._verdict is not None:
+            then(self._verdict)
+            return
+        self._ready = None
+        self._waiting.append(then)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._open())
+
+    async def close(self) -> None:
+        """Closes the link."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._ready is not None:
+            await self._ready[0].close()
+
+    async def _open(self) -> None:
+        outcome: Outcome
+        try:
+            outcome = self._ready = await self._learn()
+        except UpstreamError as error:
+            log.warning("%s. %s.", error.headline, error.detail)
+            if isinstance(error, NotThisEra):
+                self._verdict = error
+            outcome = error
+        finally:
+            self._task = None
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then(outcome)
+
+    async def _learn(self) -> tuple[SharedUpstream, ToolCatalog]:
+        link = self._open_link()
+        try:
+            _, catalog = await Interview(link, self._tools_seconds).learn(self._choice, Era.MODERN)
+        except BaseException:
+            await link.close()
+            raise
+        key = CatalogKey(Era.MODERN)
+        known = self._catalogs.maybe_known(key)
+        if known is None:
+            self._catalogs.put(key, catalog)
+            self._on_catalog(catalog)
+        # The list is frozen for our life: a link that had to be opened anew does not bring a new one.
+        return SharedUpstream(link, self._choice), known or catalog

@@ -1,0 +1,65 @@
+"""Opening an upstream link for each session, and closing all of them in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from penstock.policy.catalog import ToolCatalog
+from penstock.policy.tool_filter import ToolFilter
+from penstock.relay.catalogs import Catalogs
+from penstock.relay.contracts import ClientLink, UpstreamLink
+from penstock.relay.relay import Relay
+
+log = logging.getLogger("penstock")
+
+
+class Office:
+    """Where sessions get their links and relays."""
+
+    def __init__(
+        self,
+        open_link: Callable[[], UpstreamLink],
+        choice: ToolFilter,
+        catalogs: Catalogs,
+        tools_seconds: float,
+        on_catalog: Callable[[ToolCatalog], None],
+    ) -> None:
+        self.open_link = open_link
+        self.choice = choice
+        self.catalogs = catalogs
+        self._tools_seconds = tools_seconds
+        self._on_catalog = on_catalog
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def new_relay(
+        self, client: ClientLink, link: UpstreamLink, on_fatal: Callable[[Exception], None]
+    ) -> Relay:
+        """A relay between `client` and a link of its own."""
+        return Relay(
+            client,
+            link,
+            self.choice,
+            tools_seconds=self._tools_seconds,
+            on_catalog=self._on_catalog,
+            on_fatal=on_fatal,
+            catalogs=self.catalogs.by_era(),
+        )
+
+    def close_link(self, link: UpstreamLink) -> None:
+        """Closes a link that nobody needs any more, in its own time."""
+        task = asyncio.get_running_loop().create_task(self._close(link))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def closed(self) -> None:
+        """Waits until every link is closed."""
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _close(self, link: UpstreamLink) -> None:
+        try:
+            await link.close()
+        except Exception:
+            log.exception("A link to the upstream could not be closed.")

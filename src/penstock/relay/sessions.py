@@ -1,0 +1,107 @@
+"""The sessions of clients that connect over HTTP: how many there may be, and when one is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Iterator
+from typing import Protocol
+
+from penstock import limits
+
+log = logging.getLogger("penstock")
+
+
+class Session(Protocol):
+    """What the register needs of a session."""
+
+    id: bytes
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way or a stream is open."""
+
+    @property
+    def patience(self) -> float:
+        """How long it may be idle."""
+
+    def end(self) -> None:
+        """Ends it; everybody who waits hears so."""
+
+
+class Sessions:
+    """A bounded register of sessions that ends the idle ones."""
+
+    def __init__(self, capacity: int = limits.SESSIONS) -> None:
+        self._capacity = capacity
+        self._sessions: dict[bytes, Session] = {}  # least recently used first
+        self._used: dict[bytes, float] = {}
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(tuple(self._sessions.values()))
+
+    @staticmethod
+    def new_id() -> bytes:
+        """An id that nobody can guess: 192 random bits."""
+        return secrets.token_urlsafe(24).encode()
+
+    def make_room(self) -> bool:
+        """Ends the longest idle session if there is no room for one more; False when all are busy."""
+        if len(self._sessions) < self._capacity:
+            return True
+        for session in self:
+            if not session.is_busy:
+                log.info("Ended the longest idle session to make room for a new one.")
+                session.end()
+                self.remove(session)
+                return True
+        return False
+
+    def add(self, session: Session) -> None:
+        """Keeps a new session."""
+        self._sessions[session.id] = session
+        self._used[session.id] = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def remove(self, session: Session) -> None:
+        """Forgets a session that is over."""
+        self._sessions.pop(session.id, None)
+        self._used.pop(session.id, None)
+
+    def find(self, session_id: bytes | None) -> Session | None:
+        """The session with this id, which counts as used now."""
+        session = self._sessions.get(session_id) if session_id is not None else None
+        if session is not None:
+            self._sessions[session.id] = self._sessions.pop(session.id)
+            self._used[session.id] = self._loop.time()
+        return session
+
+    def end_all(self) -> None:
+        """Ends every session."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for session in self:
+            session.end()
+            self.remove(session)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        for session in self:
+            if session.is_busy:
+                self._used[session.id] = now
+            elif now - self._used[session.id] > session.patience:
+                log.info("Ended a session that was idle for %d s.", session.patience)
+                session.end()
+                self.remove(session)
+        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look) if self._sessions else None
+
+
+_LOOK_SECONDS = 5.0

@@ -1,0 +1,244 @@
+"""One upstream link for many clients of the modern era, where every request stands alone.
+
+Ids, progress tokens and subscription ids are the clients' own and would collide on one link. So each gets a
+number of ours on the way up, and on the way back the client's own spelling: those values are spliced, every
+other byte stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+import msgspec
+from msgspec import Raw
+
+from penstock.errors import UpstreamError, UpstreamProtocolError
+from penstock.policy import tool_gate
+from penstock.policy.tool_filter import ToolFilter
+from penstock.relay.contracts import UpstreamLink
+from penstock.relay.list_fetch import own_notification
+from penstock.wire.ambiguity import Ambiguous, Members, NotAnObject, NotJson, members
+from penstock.wire.ids import id_key
+from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
+from penstock.wire.replies import error_reply
+from penstock.wire.splice import with_value
+
+log = logging.getLogger("penstock")
+
+INVALID_ANSWER = "The upstream's answer is not valid"
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+LISTEN = "subscriptions/listen"
+
+
+class Asker(Protocol):
+    """Who asked."""
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def push(self, raw: bytes) -> None:
+        """Something that comes before the answer."""
+
+    def answer(self, raw: bytes, code: int) -> None:
+        """The answer; `code` is that of its error, 0 when it is none."""
+
+
+class _Asked:
+    """One request under way."""
+
+    __slots__ = ("asker", "id_token", "is_listening", "progress_token")
+
+    def __init__(self, asker: Asker, message: Message) -> None:
+        assert message.id_token is not None
+        self.asker = asker
+        self.id_token = message.id_token
+        self.is_listening = message.method == LISTEN
+        self.progress_token: bytes | None = None
+
+
+class SharedUpstream:
+    """Multiplexes requests of the modern era over one link."""
+
+    def __init__(self, link: UpstreamLink, choice: ToolFilter) -> None:
+        self._link = link
+        self._choice = choice
+        self._last_number = 0
+        self._asked: dict[bytes, _Asked] = {}
+        self._lost: UpstreamError | None = None
+        link.receiver = self
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the link is gone."""
+        return self._lost is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._asked)
+
+    def ask(self, message: Message, asker: Asker) -> bytes:
+        """Sends a request; gives what `cancel` takes."""
+        self._last_number += 1
+        number = b"%d" % self._last_number
+        asked = _Asked(asker, message)
+        self._asked[number] = asked
+        self._link.send(self._renumbered(message, number, asked))
+        return number
+
+    def tell(self, message: Message) -> None:
+        """Sends a notification."""
+        self._link.send(message)
+
+    def cancel(self, number: bytes) -> None:
+        """Nobody waits for this answer any more."""
+        if self._asked.pop(number, None) is not None and self._lost is None:
+            self._link.send(own_notification("notifications/cancelled", b'{"requestId":%b}' % number))
+        self.on_drain()
+
+    def on_drain(self) -> None:
+        """A client reads again."""
+        if not any(asked.asker.is_full for asked in self._asked.values()):
+            self._link.resume("client does not read")
+
+    def _renumbered(self, message: Message, number: bytes, asked: _Asked) -> Message:
+        raw = with_value(message.raw, message.envelope, "id", number)
+        envelope = {**message.envelope, "id": Raw(number)}
+        params = message.params
+        meta = params.get("_meta") if params else None
+        if params is not None and meta is not None:
+            named = msgspec.json.decode(meta, type=Members)
+            token = named.get("progressToken")
+            if token is not None:
+                asked.progress_token = bytes(token)
+                new_meta = with_value(bytes(meta), named, "progressToken", number)
+                new_params = with_value(bytes(message.envelope["params"]), params, "_meta", new_meta)
+                raw = with_value(raw, envelope, "params", new_params)
+                envelope = {**envelope, "params": Raw(new_params)}
+                params = {**params, "_meta": Raw(new_meta)}
+        return Message(raw, message.kind, number, message.method, envelope, params)
+
+    # --- from the upstream -------------------------------------------------------------------------------
+
+    def from_upstream(self, raw: bytes) -> None:
+        """Takes one message as the upstream sent it."""
+        try:
+            message = read_upstream_message(raw)
+        except UpstreamProtocolError as refusal:
+            self.upstream_refused(refusal.id_token, refusal.reason)
+            return
+        if isinstance(message, Batch):
+            log.warning("Skipped a batch from the upstream: this protocol version has none.")
+        elif message.kind is Kind.RESPONSE:
+            self._take_response(message)
+        elif message.kind is Kind.NOTIFICATION:
+            self._take_notification(message)
+        else:
+            log.warning("Dropped a request from the upstream: this protocol version has none.")
+
+    def _take_response(self, message: Message) -> None:
+        token = message.id_token
+        asked = self._asked.pop(id_key(token), None) if token is not None else None
+        if asked is None:
+            log.info("Dropped a response from the upstream that nobody waits for.")
+            return
+        if self._choice.is_active and tool_gate.shows_hidden_tools(message, self._choice):
+            log.warning("Withheld an answer of the upstream: it lists tools that are hidden.")
+            asked.asker.answer(error_reply(asked.id_token, INTERNAL_ERROR, INVALID_ANSWER), INTERNAL_ERROR)
+            return
+        raw = with_value(message.raw, message.envelope, "id", asked.id_token)
+        asked.asker.answer(self._with_own_subscription(raw, asked), _code(message))
+
+    def _take_notification(self, message: Message) -> None:
+        if self._choice.is_active and tool_gate.shows_hidden_tools(message, self._choice):
+            log.warning("Dropped a message from the upstream: it lists tools that are hidden.")
+            return
+        try:
+            asked, raw = self._route(message)
+        except (Ambiguous, NotJson, NotAnObject, msgspec.DecodeError, UnicodeDecodeError):
+            log.warning("Dropped a message from the upstream: its params cannot be read.")
+            return
+        if asked is None:
+            log.info("Dropped %s from the upstream: it belongs to no request.", message.method)
+            return
+        asked.asker.push(raw)
+        if asked.asker.is_full:
+            self._link.pause("client does not read")
+
+    def _route(self, message: Message) -> tuple[_Asked | None, bytes]:
+        """Whose a notification is, and its bytes with the client's own spelling of what we renumbered."""
+        params = message.envelope.get("params")
+        inner = members(params) if params is not None else {}
+        if message.method == "notifications/progress" and "progressToken" in inner:
+            asked = self._asked.get(bytes(inner["progressToken"]))
+            if asked is None or asked.progress_token is None:
+                return None, b""
+            new = with_value(bytes(params or b""), inner, "progressToken", asked.progress_token)
+            return asked, with_value(message.raw, message.envelope, "params", new)
+        meta = inner.get("_meta")
+        named = msgspec.json.decode(meta, type=Members) if meta is not None else {}
+        if SUBSCRIPTION in named:
+            asked = self._asked.get(_number(named[SUBSCRIPTION]))
+            if asked is None:
+                return None, b""
+            return asked, self._with_own_subscription(message.raw, asked)
+        one_shot = [asked for asked in self._asked.values() if not asked.is_listening]
+        return (one_shot[0] if len(one_shot) == 1 else None), message.raw
+
+    def _with_own_subscription(self, raw: bytes, asked: _Asked) -> bytes:
+        """`raw` with the subscription id that the client knows: the id of its own listen request."""
+        if not asked.is_listening or SUBSCRIPTION.encode() not in raw:
+            return raw
+        envelope = members(raw)
+        outer = "result" if "result" in envelope else "params"
+        body = bytes(envelope.get(outer, b"{}"))
+        inner = members(body)
+        if "_meta" not in inner:
+            return raw
+        meta = bytes(inner["_meta"])
+        named = msgspec.json.decode(meta, type=Members)
+        if SUBSCRIPTION not in named:
+            return raw
+        # The subscription id is the request's id; where it was sent as a string, it stays one.
+        token = asked.id_token
+        if bytes(named[SUBSCRIPTION])[:1] == b'"' and token[:1] != b'"':
+            token = b'"%b"' % token
+        new_meta = with_value(meta, named, SUBSCRIPTION, token)
+        return with_value(raw, envelope, outer, with_value(body, inner, "_meta", new_meta))
+
+    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+        """Something of the upstream's cannot be passed on; who waits for it hears an error."""
+        log.warning("Skipped a message from the upstream. %s.", why)
+        asked = self._asked.pop(id_key(id_token), None) if id_token is not None else None
+        if asked is not None:
+            asked.asker.answer(error_reply(asked.id_token, INTERNAL_ERROR, INVALID_ANSWER), INTERNAL_ERROR)
+
+    def upstream_lost(self, error: UpstreamError) -> None:
+        """The link is gone: everybody who waits hears it."""
+        self._lost = error
+        asked_by_all, self._asked = list(self._asked.values()), {}
+        for asked in asked_by_all:
+            asked.asker.answer(
+                error_reply(asked.id_token, INTERNAL_ERROR, error.safe_message), INTERNAL_ERROR
+            )
+
+    async def close(self) -> None:
+        """Closes the link."""
+        await self._link.close()
+
+
+def _number(token: Raw) -> bytes:
+    return bytes(token).strip(b'"')
+
+
+def _code(message: Message) -> int:
+    error = message.envelope.get("error")
+    try:
+        return 0 if error is None else msgspec.json.decode(error, type=_Error).code
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return INTERNAL_ERROR
+
+
+class _Error(msgspec.Struct):
+    code: int = INTERNAL_ERROR
