@@ -57,7 +57,7 @@ class Suite:
     def arguments(self, scenario: str | None) -> list[str]:
         if scenario is not None:
             # A frozen set cannot be asked for one scenario, so name its revision instead.
-            version = [] if self.revision is None else ["--spec-version", self.revision, "--force"]
+            version = [] if self.revision is None else ["--spec-version", self.revision]
             return ["--scenario", scenario, *version]
         return ["--suite", "all"] if self.revision is None else ["--requirements", self.revision]
 
@@ -80,7 +80,7 @@ SUITES = (STABLE, LEGACY, MODERN)
 # be slower than running all of them. The stable suite asks nothing that the legacy set does not ask as well.
 SHORT_SUITES = (LEGACY, MODERN)
 
-# Losses that no proxy can avoid, with the reason; they are shown and do not count.
+# What the upstream does not have on this transport cannot be kept. It is shown, and does not count as lost.
 EVENT_IDS = "the event ids and the retry time are the upstream's own, and only its HTTP transport has them"
 UNAVOIDABLE = {
     ("stdio", "server-sse-polling"): EVENT_IDS,
@@ -276,14 +276,20 @@ def table(rows: list[Row]) -> str:
 
 
 def lost_lines(rows: list[Row], *, unavoidable: bool) -> list[str]:
+    """One line for each scenario and reason, which names every check that was lost for it."""
     lines = []
     for row in rows:
-        named = Counter((loss, row.target) for loss in row.losses if (loss.excuse is not None) == unavoidable)
-        for (loss, target), times in named.items():
-            scenario, check, name = loss.check
-            count = f" ({times} times)" if times > 1 else ""
-            why = loss.excuse or loss.complaint
-            lines.append(f"- {target}, {row.suite.name}: `{scenario}` lost `{check}` {name}{count}: {why}")
+        by_reason: dict[tuple[str, str], Counter[str]] = {}
+        for loss in row.losses:
+            if (loss.excuse is not None) == unavoidable:
+                scenario, check, _ = loss.check
+                reason = loss.excuse or loss.complaint
+                by_reason.setdefault((scenario, reason), Counter())[check] += 1
+        for (scenario, reason), checks in by_reason.items():
+            names = [
+                f"`{check}`" + (f" ({times} times)" if times > 1 else "") for check, times in checks.items()
+            ]
+            lines.append(f"- {row.target}, {row.suite.name}, {scenario}: {', '.join(names)}: {reason}")
     return lines
 
 
@@ -302,7 +308,7 @@ def report(rows: list[Row]) -> str:
     lost = lost_lines(rows, unavoidable=False)
     parts.append("Lost:\n\n" + "\n".join(lost) if lost else "Nothing was lost that could have been kept.")
     if excused := lost_lines(rows, unavoidable=True):
-        parts.append("Out of reach for any proxy on these transports:\n\n" + "\n".join(excused))
+        parts.append("Not there to be kept on these transports:\n\n" + "\n".join(excused))
     return "\n\n".join(parts)
 
 
@@ -335,6 +341,8 @@ def parse() -> argparse.Namespace:
     chosen.targets = [target for target in chosen.targets.split(",") if target]
     if unknown := set(chosen.targets) - set(TARGETS):
         parser.error(f"unknown target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
+    if chosen.write is not None and (chosen.short or chosen.scenario):
+        parser.error("--write is for the figures of a whole run")
     if chosen.write is not None:
         try:
             replace_between_markers(chosen.write.read_text(), "")
@@ -374,6 +382,11 @@ def main() -> int:
         work = chosen.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
         work.mkdir(parents=True, exist_ok=True)
         rows = run(chosen, work)
+    # A scenario asked for by name may be unknown to some of the suites.
+    rows = [row for row in rows if row.direct.ran]
+    if not rows:
+        say(f"no suite knows {', '.join(chosen.scenario)}" if chosen.scenario else "the suites ran nothing")
+        return 2
     say(f"{len(rows)} rounds in {time.monotonic() - began:.0f} s")
     print(report(rows))
     if chosen.write is not None:
