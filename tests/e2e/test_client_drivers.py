@@ -1,4 +1,4 @@
-"""The client drivers work against the fixture itself, so that what fails behind Penstock is Penstock's fault."""
+"""The client drivers work against the fixture alone: what fails behind Penstock is then Penstock's fault."""
 
 from __future__ import annotations
 
