@@ -1,0 +1,1 @@
+"""Deciding what may pass. Pure: nothing in here waits or opens anything."""
