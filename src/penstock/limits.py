@@ -63,6 +63,21 @@ FLUSH_SECONDS = 2.0
 PATTERN_REPEATS = 25
 """Repetitions in one pattern, and the highest count in one of them."""
 
+PATTERN_LENGTH = 32 * 1024
+"""Characters in one pattern: 200 names of the longest kind. RE2 takes seconds over some of 100,000."""
+
+PATTERN_NESTING = 50
+"""Groups in groups in one pattern. People write three; reading them takes a few frames of stack each."""
+
+PATTERN_WORK = 250_000
+"""Steps to tell apart what one pattern repeats: a quarter second. 200 names that begin alike take 10,000."""
+
+PATTERN_BYTES = 1024 * 1024
+"""What RE2 may use for one pattern. 2,000 names in one fit; past it, it is slower but still linear."""
+
+PATTERN_ECHO = 40
+"""Characters of a pattern that the reason for refusing it may repeat."""
+
 BYTES_PER_TOKEN = 4
 """Rule of thumb for JSON in the tokenizers of current models; the summary calls it an estimate."""
 
