@@ -164,3 +164,6 @@ KEEP_ALIVE_SECONDS = 15.0
 
 DRAIN_SECONDS = 5.0
 """How long exchanges under way may take to finish once we were asked to end."""
+
+EVENT_BYTES = 256 * 1024
+"""The largest answer that is sent as an event where we may choose; the Python SDK's client takes 1 MiB."""

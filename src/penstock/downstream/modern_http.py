@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+from msgspec import Raw
+
 from penstock.downstream.event_stream import EventStream
 from penstock.downstream.replies import accepts, maybe_wrong_body, refuse, refuse_message, send_json
 from penstock.errors import ClientProtocolError, UpstreamError
@@ -18,6 +21,7 @@ from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop
 from penstock.relay.modern_desk import ModernDesk
 from penstock.relay.shared import SharedUpstream
+from penstock.wire.ambiguity import members
 from penstock.wire.message import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -29,6 +33,7 @@ from penstock.wire.message import (
     Message,
     read_client_message,
 )
+from penstock.wire.param_headers import MarkedParam, marked_params, maybe_param_mismatch
 from penstock.wire.replies import error_reply
 from penstock.wire.routing_headers import HEADER_MISMATCH, check_routing_headers
 
@@ -98,6 +103,8 @@ class ModernDoor:
     def __init__(self, desk: ModernDesk, choice: ToolFilter) -> None:
         self._desk = desk
         self._choice = choice
+        self._marked: dict[str, tuple[MarkedParam, ...]] | None = None
+        self._marked_of: ToolCatalog | None = None
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Takes one request of a modern client."""
@@ -130,10 +137,14 @@ class ModernDoor:
             text = f"Method not found: {message.method}"
             send_json(reply, 404, error_reply(message.id_token, METHOD_NOT_FOUND, text))
         else:
-            self._desk.serve(lambda outcome: self._take(message, reply, outcome))
+            self._desk.serve(lambda outcome: self._take(message, request.fields, reply, outcome))
 
     def _take(
-        self, message: Message, reply: Reply, outcome: tuple[SharedUpstream, ToolCatalog] | UpstreamError
+        self,
+        message: Message,
+        fields: dict[bytes, bytes],
+        reply: Reply,
+        outcome: tuple[SharedUpstream, ToolCatalog] | UpstreamError,
     ) -> None:
         if reply.is_gone:
             return
@@ -141,6 +152,11 @@ class ModernDoor:
             self._unavailable(message, reply, outcome)
             return
         shared, catalog = outcome
+        mismatch = self._maybe_mismatch(message, catalog, fields)
+        if mismatch is not None:
+            text = f"Header mismatch: {mismatch} does not say what the body says"
+            send_json(reply, 400, error_reply(message.id_token, HEADER_MISMATCH, text))
+            return
         verdict = tool_gate.judge(message, catalog) if self._choice.is_active else FORWARD
         if verdict is FORWARD:
             if message.kind is Kind.REQUEST:
@@ -153,6 +169,33 @@ class ModernDoor:
         elif isinstance(verdict, Drop):
             log.warning("Dropped a message from a client: %s.", verdict.why)
             reply.send(202, []) if message.id_token is None else refuse(reply, 400, "Invalid request: no id")
+
+    def _maybe_mismatch(
+        self, message: Message, catalog: ToolCatalog, fields: dict[bytes, bytes]
+    ) -> str | None:
+        """The header that repeats an argument of a tool call and says something else."""
+        if message.method != tool_gate.CALL or message.params is None:
+            return None
+        params = self._marked_params(message.params.get("name"), catalog)
+        arguments = message.params.get("arguments")
+        return (
+            maybe_param_mismatch(params, bytes(arguments) if arguments else None, fields) if params else None
+        )
+
+    def _marked_params(self, name: Raw | None, catalog: ToolCatalog) -> tuple[MarkedParam, ...]:
+        if self._marked is None or self._marked_of is not catalog:
+            self._marked_of = catalog
+            self._marked = {
+                tool.name: marked
+                for tool in catalog.allowed
+                if (marked := marked_params(bytes(members(tool.raw)["inputSchema"])))
+            }
+        if name is None or not self._marked:
+            return ()
+        try:
+            return self._marked.get(msgspec.json.decode(name, type=str), ())
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return ()
 
     def _unavailable(self, message: Message, reply: Reply, error: UpstreamError) -> None:
         refusal = self._desk.refusal

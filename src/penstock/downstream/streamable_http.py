@@ -65,11 +65,19 @@ class Post:
             self._stream.on_drain = self._session.on_drain
         self._stream.send(raw, "message")
 
-    def answer(self, raw: bytes) -> None:
-        """The answer, and the end of this exchange."""
+    def answer(self, raw: bytes, is_ours: bool) -> None:
+        """The answer, and the end of this exchange.
+
+        What the upstream answers travels as an event, as SDK servers of this era send it, unless it is large:
+        some clients refuse events over 1 MiB, none a JSON body.
+        """
         self._session.forget(self)
+        if not is_ours and not self._more and len(raw) < limits.EVENT_BYTES and not self._reply.is_gone:
+            self.push(raw)
+            raw = b""
         if self._stream is not None:
-            self._stream.send(raw, "message")
+            if raw:
+                self._stream.send(raw, "message")
             self._stream.finish()
         elif not self._reply.is_started and not self._reply.is_gone:
             send_json(self._reply, 200, raw, self._more)
@@ -149,7 +157,7 @@ class HttpSession:
     def send(self, raw: bytes, route: object, message: Message | None) -> None:
         """Gives the client a message."""
         if isinstance(route, Post):
-            route.answer(raw)
+            route.answer(raw, is_ours=message is None)
             return
         post = self._maybe_post_for(message)
         if post is not None:

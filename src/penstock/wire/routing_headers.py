@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.errors import ClientProtocolError
 from penstock.wire.eras import META_VERSION
-from penstock.wire.message import Message
+from penstock.wire.message import INVALID_PARAMS, Message
 
 HEADER_MISMATCH = -32020
 """The code that the 2026-07-28 revision gives to headers that differ from the body."""
@@ -24,15 +24,18 @@ def check_routing_headers(message: Message, fields: dict[bytes, bytes], is_requi
     """Raises ClientProtocolError where a routing header is missing, repeated or says something else."""
     if message.method is None:
         return
+    if is_required:
+        version = maybe_meta_version(message)
+        if version is None:
+            reason = f"Invalid params: _meta must name {META_VERSION}"
+            raise ClientProtocolError(INVALID_PARAMS, reason, message.id_token)
+        _compare(message, fields.get(b"mcp-protocol-version"), version, "MCP-Protocol-Version", True)
     _compare(message, fields.get(b"mcp-method"), message.method, "Mcp-Method", is_required)
     naming = NAMING_PARAM.get(message.method)
     if naming is not None:
         name = _maybe_text(message, naming)
         if name is not None:
             _compare(message, fields.get(b"mcp-name"), name, "Mcp-Name", is_required)
-    if is_required:
-        version = maybe_meta_version(message)
-        _compare(message, fields.get(b"mcp-protocol-version"), version, "MCP-Protocol-Version", True)
 
 
 def maybe_meta_version(message: Message) -> str | None:
