@@ -22,6 +22,7 @@ from penstock.config import (
     seconds,
 )
 from penstock.errors import PenstockError, UsageError
+from penstock.policy.schema import MODES
 from penstock.wire.url import parse_listen
 
 DEFAULT_LISTEN = ("127.0.0.1", 8808)
@@ -51,6 +52,11 @@ def proxy_parser() -> argparse.ArgumentParser:
         "--listen",
         metavar="[HOST:]PORT",
         help="serve HTTP: /mcp, /sse and /healthz; HOST defaults to loopback",
+    )
+    add(
+        "--validate",
+        choices=MODES,
+        help="check what the upstream sends against the MCP schema: tell, or also withhold (needs mcp-types)",
     )
     add("--stdio", action="store_true", help="serve one client over stdin and stdout")
     add(
@@ -158,6 +164,7 @@ def choose_door(options: argparse.Namespace, config: ProxyConfig) -> tuple[Proxy
         structs.replace(
             config,
             listen=listen,
+            validate=options.validate,
             allowed_hosts=tuple(options.allow_host),
             allowed_origins=tuple(options.allow_origin),
         ),

@@ -42,6 +42,7 @@ class ProxyConfig(Struct, frozen=True):
     choice: ToolFilter
     connect_seconds: float = limits.CONNECT_SECONDS
     tools_seconds: float = limits.TOOLS_SECONDS
+    validate: str | None = None  # "schema" or "strict": check the upstream's messages against the MCP schema
     log_level: str = "info"
     log_format: str = "text"
     listen: tuple[str, int] | None = None  # None: the client is on our stdin and stdout

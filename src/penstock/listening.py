@@ -22,6 +22,7 @@ from penstock.net.http_exchange import Reply, Request
 from penstock.net.http_server import HttpServer
 from penstock.net.warden import Warden
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.schema import SchemaCheck
 from penstock.relay.catalogs import CatalogKey, Catalogs
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.interview import Interview
@@ -51,13 +52,14 @@ class _Listening:
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._signals = 0
+        self._schema = SchemaCheck(config.validate) if config.validate is not None else None
         self._catalogs = Catalogs(self._learn)
         self._sessions = Sessions()
         self._office = Office(
-            self._open_link, config.choice, self._catalogs, config.tools_seconds, say_catalog
+            self._open_link, config.choice, self._catalogs, config.tools_seconds, say_catalog, self._schema
         )
         self._desk = ModernDesk(
-            self._open_link, config.choice, self._catalogs, config.tools_seconds, say_catalog
+            self._open_link, config.choice, self._catalogs, config.tools_seconds, say_catalog, self._schema
         )
         self._client: HttpClient | None = None
         self._cable: Cable | None = None
@@ -159,6 +161,7 @@ class _Listening:
                 say_catalog,
                 self._end,
                 self._has_sessions,
+                self._schema,
             )
             doors[b"/mcp"] = self._cable.handle
             well_known = self._cable.handle_well_known

@@ -12,6 +12,7 @@ from penstock.downstream.stdio import StdioClient, take_stdio
 from penstock.errors import PenstockError
 from penstock.links import open_upstream
 from penstock.net.warden import Warden
+from penstock.policy.schema import SchemaCheck
 from penstock.relay.relay import Relay
 from penstock.summary import say_catalog
 
@@ -41,6 +42,7 @@ class _StdioSession:
             self._upstream,
             config.choice,
             tools_seconds=config.tools_seconds,
+            schema=SchemaCheck(config.validate) if config.validate is not None else None,
             on_catalog=say_catalog,
             on_fatal=self._end,
         )

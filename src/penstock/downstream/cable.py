@@ -18,6 +18,7 @@ from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop
 from penstock.relay.catalogs import Catalogs
@@ -54,9 +55,11 @@ class Cable:
         on_catalog: Callable[[ToolCatalog], None],
         on_lost: Callable[[UpstreamError], None],
         has_sessions: bool,
+        schema: SchemaCheck | None,
     ) -> None:
         self.client = client
         self.choice = choice
+        self.schema = schema
         self.is_filtering = choice.is_active
         self.on_lost = on_lost
         self.sessions: dict[bytes, None] = {}  # ids seen to work, oldest first
@@ -237,6 +240,7 @@ class Cable:
         era = era_of_header(request.header(b"mcp-protocol-version"))
         response = CableResponse(self, reply, message, era, request.header(b"mcp-session-id"))
         response.method = request.method
+        response.version = request.fields.get(b"mcp-protocol-version")
         if batch is not None:
             response.expect_batch(batch, first or [])
         self._send(request, response, body, target)

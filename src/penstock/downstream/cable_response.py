@@ -38,6 +38,7 @@ class CableResponse:
         """`message` is what the client asked, None for a GET, a DELETE or a batch."""
         self.ticket: Ticket | None = None
         self.method = b"POST"
+        self.version: bytes | None = None
         self.on_success: Callable[[], None] | None = None  # instead of passing a good answer on
         self._cable = cable
         self._reply = reply
@@ -216,6 +217,12 @@ class CableResponse:
                 return "It answers a question that nobody asked"
         if self._cable.is_filtering and tool_gate.shows_hidden_tools(message, self._cable.choice):
             return "It lists tools that are hidden"
+        if self._cable.schema is not None:
+            method = message.method
+            if method is None and self._message is not None:
+                method = self._message.method
+            version = self.version.decode() if self.version is not None else None
+            return self._cable.schema.maybe_objection(message, method, version)
         return None
 
     # --- ends --------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from penstock.errors import UpstreamError
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.catalogs import CatalogKey, Catalogs
 from penstock.relay.contracts import UpstreamLink
@@ -30,12 +31,14 @@ class ModernDesk:
         catalogs: Catalogs,
         tools_seconds: float,
         on_catalog: Callable[[ToolCatalog], None],
+        schema: SchemaCheck | None,
     ) -> None:
         self._open_link = open_link
         self._choice = choice
         self._catalogs = catalogs
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
+        self._schema = schema
         self._ready: tuple[SharedUpstream, ToolCatalog] | None = None
         self._waiting: list[Callable[[Outcome], None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -48,7 +51,7 @@ class ModernDesk:
 
     def adopt(self, link: UpstreamLink, catalog: ToolCatalog) -> None:
         """Uses a link that is already open and known to be modern."""
-        self._ready = (SharedUpstream(link, self._choice), catalog)
+        self._ready = (SharedUpstream(link, self._choice, self._schema), catalog)
 
     def serve(self, then: Callable[[Outcome], None]) -> None:
         """Calls `then` with the link and its catalog, now or when they are there."""
@@ -99,4 +102,4 @@ class ModernDesk:
             self._catalogs.put(key, catalog)
             self._on_catalog(catalog)
         # The list is frozen for our life: a link that had to be opened anew does not bring a new one.
-        return SharedUpstream(link, self._choice), known or catalog
+        return SharedUpstream(link, self._choice, self._schema), known or catalog

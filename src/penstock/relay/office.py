@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import ClientLink, UpstreamLink
@@ -25,12 +26,14 @@ class Office:
         catalogs: Catalogs,
         tools_seconds: float,
         on_catalog: Callable[[ToolCatalog], None],
+        schema: SchemaCheck | None,
     ) -> None:
         self.open_link = open_link
         self.choice = choice
         self.catalogs = catalogs
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
+        self._schema = schema
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_relay(
@@ -45,6 +48,7 @@ class Office:
             on_catalog=self._on_catalog,
             on_fatal=on_fatal,
             catalogs=self.catalogs.by_era(),
+            schema=self._schema,
         )
 
     def close_link(self, link: UpstreamLink) -> None:

@@ -25,15 +25,17 @@ from penstock.errors import (
 )
 from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict
 from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
 from penstock.relay.list_fetch import ListFetch
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
-from penstock.wire.eras import BATCH_VERSION, Era, maybe_modern_meta
+from penstock.wire.eras import BATCH_VERSION, MODERN_VERSIONS, Era, maybe_modern_meta
 from penstock.wire.message import (
     INTERNAL_ERROR,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     Batch,
     Kind,
@@ -69,6 +71,7 @@ class Relay:
         on_catalog: Callable[[ToolCatalog], None] = lambda catalog: None,
         on_fatal: Callable[[PenstockError], None] = lambda error: None,
         catalogs: dict[Era, ToolCatalog] | None = None,
+        schema: SchemaCheck | None = None,
     ) -> None:
         self._client = client
         self._upstream = upstream
@@ -77,6 +80,7 @@ class Relay:
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
         self._on_fatal = on_fatal
+        self._schema = schema
         self._catalogs = catalogs or {}  # what is known before this client has spoken
         self._catalog: ToolCatalog | None = None
         self._requests = PendingTable()  # the client's, on their way to the upstream
@@ -328,6 +332,9 @@ class Relay:
             self._take_upstream_response(message)
         elif self._is_filtering and tool_gate.shows_hidden_tools(message, self._choice):
             log.warning("Dropped a message from the upstream: it lists tools that are hidden.")
+        elif self._breaks_schema(message, message.method):
+            if message.id_token is not None:
+                self._answer_upstream(error_reply(message.id_token, INVALID_PARAMS, "Invalid params"))
         else:
             if message.kind is Kind.REQUEST:
                 assert message.id_token is not None
@@ -349,12 +356,26 @@ class Relay:
             return
         if exchange.method == "initialize":
             self._take_initialized(message)
+        if self._breaks_schema(message, exchange.method):
+            self._to_client(error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER), exchange.route)
+            return
         if self._is_filtering and tool_gate.shows_hidden_tools(message, self._choice):
             log.warning("Withheld an answer of the upstream: it lists tools that are hidden.")
             reply = error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER)
             self._to_client(reply, exchange.route)
             return
         self._to_client(message.raw, exchange.route, message)
+
+    def _breaks_schema(self, message: Message, method: str | None) -> bool:
+        if self._schema is None:
+            return False
+        version = self._version if self._was_initialize_answered else MODERN_VERSIONS[-1]
+        return self._schema.maybe_objection(message, method, version) is not None
+
+    def _answer_upstream(self, raw: bytes) -> None:
+        answer = read_upstream_message(raw)
+        assert isinstance(answer, Message)
+        self._upstream.send(answer)
 
     def _take_initialized(self, message: Message) -> None:
         result = message.envelope.get("result")

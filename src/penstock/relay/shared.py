@@ -15,10 +15,12 @@ from msgspec import Raw
 
 from penstock.errors import UpstreamError, UpstreamProtocolError
 from penstock.policy import tool_gate
+from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.list_fetch import own_notification
 from penstock.wire.ambiguity import Ambiguous, Members, NotAnObject, NotJson, members
+from penstock.wire.eras import MODERN_VERSIONS
 from penstock.wire.ids import id_key
 from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
 from penstock.wire.replies import error_reply
@@ -47,12 +49,13 @@ class Asker(Protocol):
 class _Asked:
     """One request under way."""
 
-    __slots__ = ("asker", "id_token", "is_listening", "progress_token")
+    __slots__ = ("asker", "id_token", "is_listening", "method", "progress_token")
 
     def __init__(self, asker: Asker, message: Message) -> None:
         assert message.id_token is not None
         self.asker = asker
         self.id_token = message.id_token
+        self.method = message.method
         self.is_listening = message.method == LISTEN
         self.progress_token: bytes | None = None
 
@@ -60,8 +63,9 @@ class _Asked:
 class SharedUpstream:
     """Multiplexes requests of the modern era over one link."""
 
-    def __init__(self, link: UpstreamLink, choice: ToolFilter) -> None:
+    def __init__(self, link: UpstreamLink, choice: ToolFilter, schema: SchemaCheck | None) -> None:
         self._link = link
+        self._schema = schema
         self._choice = choice
         self._last_number = 0
         self._asked: dict[bytes, _Asked] = {}
@@ -143,16 +147,23 @@ class SharedUpstream:
         if asked is None:
             log.info("Dropped a response from the upstream that nobody waits for.")
             return
-        if self._choice.is_active and tool_gate.shows_hidden_tools(message, self._choice):
-            log.warning("Withheld an answer of the upstream: it lists tools that are hidden.")
+        if self._is_withheld(message, asked.method):
             asked.asker.answer(error_reply(asked.id_token, INTERNAL_ERROR, INVALID_ANSWER), INTERNAL_ERROR)
             return
         raw = with_value(message.raw, message.envelope, "id", asked.id_token)
         asked.asker.answer(self._with_own_subscription(raw, asked), _code(message))
 
-    def _take_notification(self, message: Message) -> None:
+    def _is_withheld(self, message: Message, method: str | None) -> bool:
+        """Whether a message must not reach any client; says so."""
         if self._choice.is_active and tool_gate.shows_hidden_tools(message, self._choice):
-            log.warning("Dropped a message from the upstream: it lists tools that are hidden.")
+            log.warning("Withheld a message of the upstream: it lists tools that are hidden.")
+            return True
+        if self._schema is None:
+            return False
+        return self._schema.maybe_objection(message, method, MODERN_VERSIONS[-1]) is not None
+
+    def _take_notification(self, message: Message) -> None:
+        if self._is_withheld(message, message.method):
             return
         try:
             asked, raw = self._route(message)
