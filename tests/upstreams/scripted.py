@@ -19,8 +19,9 @@ _DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 TOOLS = [
-    b'{ "name" : "echo" , "title":"Echo", "description": "say \\u65e5\\u672c", "inputSchema" : {"type":"object"},'
-    b' "annotations":{"readOnlyHint":true}, "x-unknown": [1.0, 1e400, 12345678901234567890123456789012345678901]}',
+    b'{ "name" : "echo" , "title":"Echo", "description": "say \\u65e5\\u672c",'
+    b' "inputSchema" : {"type":"object"}, "annotations":{"readOnlyHint":true},'
+    b' "x-unknown": [1.0, 1e400, 12345678901234567890123456789012345678901]}',
     b'{"name":"write_file","description":"write","inputSchema":{"type":"object"}}',
     b'{"name":"read_file","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}',
     b'{"inputSchema":{"type":"object"},"name":"delete_file","outputSchema":{"type":"object"},"_meta":{"a":1}}',
@@ -60,7 +61,9 @@ def value_of(token: bytes | None) -> object:
 class Scripted:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.record = os.open(options.record, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if options.record else None
+        self.record = (
+            os.open(options.record, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if options.record else None
+        )
         self.pages = [b'{"tools":[%b]}' % b",".join(TOOLS)]
         if options.pages:
             with open(options.pages, "rb") as file:
@@ -141,7 +144,8 @@ class Scripted:
             os._exit(3)
         if self.options.no_tools:
             self.say(
-                b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32601, "message":"no tools at \\u65e5"}}\n' % token
+                b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32601, "message":"no tools at \\u65e5"}}\n'
+                % token
             )
             return
         if self.options.list_error:

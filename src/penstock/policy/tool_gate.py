@@ -34,8 +34,8 @@ def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
 
 
 def _looks_gated(method: str) -> bool:
-    if method.isascii() and method.islower() and method.isprintable() and "//" not in method:
-        return method.strip(" /") in _GATED
+    if "tool" not in method and method.isascii() and method.islower() and method.isprintable():
+        return False
     plain = "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
     return plain in _GATED
 

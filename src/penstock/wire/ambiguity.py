@@ -22,6 +22,9 @@ Members = dict[str, Raw]
 RESERVED = frozenset("jsonrpc id method params result error name uri arguments cursor task _meta".split())
 """Member names that decide what a message does. Nothing may merely look like one of them."""
 
+_INHERITED = frozenset({"__proto__", "constructor", "prototype"})
+"""Member names through which a careless JavaScript reader inherits members that are not there."""
+
 # Names that are common beside the reserved ones and fold apart from all of them: a message that has only
 # these needs no folding at all.
 _KNOWN = RESERVED | frozenset(
@@ -34,13 +37,15 @@ _KNOWN = RESERVED | frozenset(
 _COPY_BYTES = 16 * 1024
 
 _decode_members = msgspec.json.Decoder(Members).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 _MEMBER = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _OPENING = re.compile(rb"[ \t\r\n]*\{")
 _SEPARATOR = re.compile(rb"[ \t\r\n]*,")
-_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
+_BLANKS = re.compile(rb"[ \t\r\n]*")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|.)", re.DOTALL)
 
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
@@ -130,7 +135,7 @@ def members(raw: bytes | Raw) -> Members:
 
     Raises NotJson, NotAnObject, or Ambiguous when two readers could see different members.
     """
-    found, text = _decode(raw)
+    found, text = last_members(raw)
     size = len(memoryview(text))
     if size > _COPY_BYTES or _encode(found) != bytes(text):
         names = _names_as_written(memoryview(text), found)
@@ -143,7 +148,7 @@ def members(raw: bytes | Raw) -> Members:
     return found
 
 
-def _decode(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
+def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
     """The members as the decoder sees them (last one wins) and the text it read them from."""
     try:
         return _decode_members(raw), raw
@@ -162,6 +167,29 @@ def _decode(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
         raise NotAnObject("it is not an object") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         raise NotJson(_plain_reason(why)) from None
+
+
+def elements(raw: bytes) -> list[bytes]:
+    """The elements of the array in `raw`, each as written. Raises NotJson."""
+    try:
+        return [bytes(part) for part in _decode_array(raw)]
+    except msgspec.DecodeError:
+        pass
+    try:
+        parts = _decode_array(_ESCAPE.sub(_without_half_pair, raw))
+    except msgspec.DecodeError as why:
+        raise NotJson(_plain_reason(why)) from None
+    # The copy has the same length, so each part stands in the original where it stands in the copy.
+    out = []
+    position = raw.index(b"[") + 1
+    for part in parts:
+        blank = _BLANKS.match(raw, position)
+        start = blank.end() if blank else position
+        end = start + len(memoryview(part))
+        out.append(raw[start:end])
+        separator = _SEPARATOR.match(raw, end)
+        position = separator.end() if separator else end
+    return out
 
 
 def _without_half_pair(escape: re.Match[bytes]) -> bytes:
@@ -216,6 +244,8 @@ def _refuse_look_alikes(names: Members | set[str]) -> None:
         plain = name if name in RESERVED else folded(name)
         if plain in seen or (plain in RESERVED and name not in RESERVED):
             raise Ambiguous("a member name looks like another")
+        if plain in _INHERITED:
+            raise Ambiguous("a member name reaches into the reader's own objects")
         seen.add(plain)
 
 
