@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
-from penstock.wire.ambiguity import folded
+from penstock.wire.ambiguity import folded, readable
 from penstock.wire.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.replies import error_reply, raw_error_reply, result_reply, tool_not_found
 
@@ -70,27 +72,29 @@ def _list(message: Message, catalog: ToolCatalog) -> Verdict:
     return Answer(result_reply(message.id_token, catalog.result))
 
 
-def carries_tool_list(message: Message, catalog: ToolCatalog) -> bool:
-    """Whether something the upstream sends unasked lists a tool that is hidden."""
-    params = message.envelope.get("params")
-    if params is None:
+def carries_tool_list(message: Message, catalog: ToolCatalog | None) -> bool:
+    """Whether something the upstream sends unasked lists a tool that is hidden.
+
+    While the catalog is not there, nobody can say which tools are, so every list counts.
+    """
+    params = bytes(message.envelope.get("params", b""))
+    if b"tools" not in params and b"\\u" not in params:
         return False
     try:
-        tools = msgspec.json.decode(params, type=_Listing)
+        content = msgspec.json.decode(readable(params))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    shown = [*tools.tools, *tools.result.tools]
-    return any(tool.name is not None and tool.name not in catalog.names for tool in shown)
+    names = catalog.names if catalog is not None else frozenset()
+    return any(name not in names for name in _listed_names(content))
 
 
-class _Named(msgspec.Struct):
-    name: str | None = None
-
-
-class _Tools(msgspec.Struct):
-    tools: list[_Named] = []
-
-
-class _Listing(msgspec.Struct):
-    tools: list[_Named] = []
-    result: _Tools = msgspec.field(default_factory=_Tools)
+def _listed_names(content: object) -> Iterator[str]:
+    """The names of everything that looks like a tool in a list of tools, however deep it lies."""
+    if isinstance(content, dict):
+        tools = content.get("tools")
+        for tool in tools if isinstance(tools, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                yield tool["name"]
+    if isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from _listed_names(part)

@@ -31,6 +31,7 @@ from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
 from penstock.relay.list_fetch import ListFetch
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
+from penstock.wire.ambiguity import readable
 from penstock.wire.eras import BATCH_VERSION, maybe_modern_meta
 from penstock.wire.message import (
     INTERNAL_ERROR,
@@ -337,7 +338,7 @@ class Relay:
             self._was_initialize_sent = False
             return
         try:
-            answer = msgspec.json.decode(result, type=_Initialized)
+            answer = msgspec.json.decode(readable(result), type=_Initialized)
         except (msgspec.DecodeError, UnicodeDecodeError):
             answer = _Initialized()
         self._was_initialize_answered = True
@@ -349,7 +350,7 @@ class Relay:
     def _shows_hidden_tools(self, message: Message) -> bool:
         if message.method == "sampling/createMessage":
             return False  # tools offered to the client's own model, not the upstream's to be called
-        return self._catalog is not None and tool_gate.carries_tool_list(message, self._catalog)
+        return tool_gate.carries_tool_list(message, self._catalog)
 
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:
         """Something of the upstream's cannot be passed on; who waits for it hears an error."""

@@ -63,6 +63,10 @@ class NotAnObject(ValueError):
     """The bytes are one JSON value, but not an object."""
 
 
+class NotAnArray(ValueError):
+    """The bytes are one JSON value, but not an array."""
+
+
 class Ambiguous(ValueError):
     """Two readers could see different things in this object."""
 
@@ -137,12 +141,15 @@ def members(raw: bytes | Raw) -> Members:
     """
     found, text = last_members(raw)
     size = len(memoryview(text))
-    if size > _COPY_BYTES or _encode(found) != bytes(text):
-        names = _names_as_written(memoryview(text), found)
-        if names is None:
+    if size > _COPY_BYTES or text is not raw or _encode(found) != bytes(text):
+        spans = _spans_as_written(memoryview(text), found)
+        if spans is None:
             raise Ambiguous("a member name stands twice")
-        if not names <= _KNOWN:
-            _refuse_look_alikes(names)
+        if not spans.keys() <= _KNOWN:
+            _refuse_look_alikes(found)
+        if text is not raw:
+            original = bytes(raw)
+            return {name: Raw(original[start:end]) for name, (start, end) in spans.items()}
     elif not found.keys() <= _KNOWN:
         _refuse_look_alikes(found)
     return found
@@ -155,12 +162,9 @@ def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
     except msgspec.ValidationError:
         raise NotAnObject("it is not an object") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
-        text = bytes(raw)
-        if not _SURROGATE.search(text):
+        text = readable(raw)
+        if text is raw:
             raise NotJson(_plain_reason(why)) from None
-    # RFC 8259 lets a half of a surrogate pair stand alone in an escape; the decoder does not. It is read
-    # from a copy of the same length in which the half is a character that no name may have.
-    text = _ESCAPE.sub(_without_half_pair, text)
     try:
         return _decode_members(text), text
     except msgspec.ValidationError:
@@ -169,16 +173,18 @@ def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
         raise NotJson(_plain_reason(why)) from None
 
 
-def elements(raw: bytes) -> list[bytes]:
-    """The elements of the array in `raw`, each as written. Raises NotJson."""
+def elements(raw: bytes | Raw) -> list[bytes]:
+    """The elements of the array in `raw`, each as written. Raises NotJson or NotAnArray."""
+    text = readable(raw)
     try:
-        return [bytes(part) for part in _decode_array(raw)]
-    except msgspec.DecodeError:
-        pass
-    try:
-        parts = _decode_array(_ESCAPE.sub(_without_half_pair, raw))
-    except msgspec.DecodeError as why:
+        parts = _decode_array(text)
+    except msgspec.ValidationError:
+        raise NotAnArray("it is not an array") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as why:
         raise NotJson(_plain_reason(why)) from None
+    if text is raw:
+        return [bytes(part) for part in parts]
+    raw = bytes(raw)
     # The copy has the same length, so each part stands in the original where it stands in the copy.
     out = []
     position = raw.index(b"[") + 1
@@ -192,6 +198,17 @@ def elements(raw: bytes) -> list[bytes]:
     return out
 
 
+def readable(raw: bytes | Raw) -> bytes | Raw:
+    """`raw`, or a copy of the same length for decoders that refuse a lone half of a surrogate pair.
+
+    RFC 8259 lets such a half stand in an escape. In the copy it is a character that no name may have.
+    """
+    if not _SURROGATE.search(memoryview(raw)):
+        return raw
+    text = _ESCAPE.sub(_without_half_pair, bytes(raw))
+    return raw if text == raw else text
+
+
 def _without_half_pair(escape: re.Match[bytes]) -> bytes:
     unit, low_half = escape.groups()
     if unit is None:
@@ -200,12 +217,11 @@ def _without_half_pair(escape: re.Match[bytes]) -> bytes:
     if 0xD800 <= code <= 0xDBFF and low_half:
         return escape[0]
     if 0xD800 <= code <= 0xDFFF:
-        return HALF_PAIR + (HALF_PAIR if low_half else b"")
+        return _HALF_PAIR + (_HALF_PAIR if low_half else b"")
     return escape[0]
 
 
-HALF_PAIR = rb"\uffff"
-"""What stands for a lone half of a surrogate pair in the copy that is read."""
+_HALF_PAIR = rb"\uffff"
 
 
 def _plain_reason(why: Exception) -> str:
@@ -214,13 +230,13 @@ def _plain_reason(why: Exception) -> str:
     return str(why).removeprefix("JSON is malformed: ") or "it cannot be read"
 
 
-def _names_as_written(text: memoryview, found: Members) -> set[str] | None:
-    """The member names of the object in `text`, or None when one of them stands twice.
+def _spans_as_written(text: memoryview, found: Members) -> dict[str, tuple[int, int]] | None:
+    """Where the value of each member stands in `text`, or None when a name stands twice.
 
     `found` holds the value the decoder kept for each name. Where a name stands once, that value is what
     follows the name, so it tells how far to skip; where it does not follow, the name stands twice.
     """
-    names: set[str] = set()
+    spans: dict[str, tuple[int, int]] = {}
     opening = _OPENING.match(text)
     position = opening.end() if opening else 0
     while member := _MEMBER.match(text, position):
@@ -228,17 +244,17 @@ def _names_as_written(text: memoryview, found: Members) -> set[str] | None:
         value = memoryview(found[name])
         start = member.end()
         end = start + len(value)
-        if name in names or text[start:end] != value:
+        if name in spans or text[start:end] != value:
             return None
-        names.add(name)
+        spans[name] = (start, end)
         separator = _SEPARATOR.match(text, end)
         if separator is None:
             break
         position = separator.end()
-    return names
+    return spans
 
 
-def _refuse_look_alikes(names: Members | set[str]) -> None:
+def _refuse_look_alikes(names: Members) -> None:
     seen: set[str] = set()
     for name in names:
         plain = name if name in RESERVED else folded(name)

@@ -11,8 +11,14 @@ import re
 import msgspec
 
 _PLAIN = re.compile(rb'0|-?[1-9][0-9]{0,14}|"[^"\\]*"|null').fullmatch
+_INTEGER = re.compile(rb"0|-?[1-9][0-9]*").fullmatch
 _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
+
+
+def exact_key(token: bytes) -> bytes:
+    """Like id_key, but large integers that a double cannot tell apart stay apart."""
+    return token if _INTEGER(token) else id_key(token)
 
 
 def id_key(token: bytes) -> bytes:

@@ -10,7 +10,6 @@ from msgspec import Struct
 from penstock import limits
 from penstock.errors import ClientProtocolError, ProtocolError, UpstreamProtocolError
 from penstock.wire.ambiguity import (
-    HALF_PAIR,
     Ambiguous,
     Members,
     NotAnObject,
@@ -130,7 +129,7 @@ def _classify(raw: bytes, envelope: Members, params: Members | None, blame: type
 
 def _maybe_id_token(envelope: Members) -> bytes | None:
     token = bytes(envelope.get("id", b""))
-    if token[:1] in _ID_STARTS and HALF_PAIR not in token:
+    if token[:1] in _ID_STARTS:
         return token
     return b"null" if token == b"null" else None
 
