@@ -14,10 +14,8 @@ from penstock.net.upstream_connection import Ticket
 from penstock.policy import tool_gate
 from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers, end_to_end, find
-from penstock.wire.ids import id_key
+from penstock.wire.ids import id_key, maybe_id_at_edges
 from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
-from penstock.wire.ndjson import Oversize as OversizeLine
-from penstock.wire.ndjson import maybe_id_of_oversize
 from penstock.wire.replies import error_reply
 from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
 
@@ -100,10 +98,7 @@ class CableResponse:
             return
         self._size += len(chunk)
         if self._size > limits.MESSAGE_BYTES:
-            head = b"".join(self._body)[:1024]
-            self._fail(
-                f"It has more than {limits.MESSAGE_BYTES} bytes", OversizeLine(self._size, head, b"", True)
-            )
+            self._fail(f"It has more than {limits.MESSAGE_BYTES} bytes")
             return
         self._body.append(chunk)
 
@@ -181,8 +176,7 @@ class CableResponse:
         if isinstance(event, Oversize):
             log.warning("Skipped an event of the upstream: it has %d bytes.", event.size)
             head = event.head.partition(b"data:")[2]
-            line = OversizeLine(event.size, head, event.tail.rstrip(b"\r\n"), True)
-            return self._stand_in(maybe_id_of_oversize(line), None)
+            return self._stand_in(maybe_id_at_edges(head, event.tail.rstrip(b"\r\n")), None)
         if not event.data or event.event != "message":
             return event.raw
         why = self._maybe_objection(event.data)
@@ -247,7 +241,7 @@ class CableResponse:
             if session is not None:
                 self._cable.remember_session(session)
 
-    def _fail(self, why: str, line: OversizeLine | None = None) -> None:
+    def _fail(self, why: str) -> None:
         log.warning("Withheld an answer of the upstream. %s.", why)
         self._end()
         if self.ticket is not None:

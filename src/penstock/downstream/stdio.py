@@ -10,7 +10,7 @@ from penstock import limits
 from penstock.errors import ClientProtocolError
 from penstock.net.flow import Reader, Writer, enlarge_pipe, make_private
 from penstock.wire.message import INVALID_REQUEST, Message
-from penstock.wire.ndjson import LineSplitter, Oversize, maybe_id_of_oversize, to_line
+from penstock.wire.ndjson import LineSplitter, Oversize, to_line
 
 
 class Hearer(Protocol):
@@ -110,7 +110,8 @@ class StdioClient:
             peer.cork()
         for line in lines:
             if isinstance(line, Oversize):
-                hearer.refuse_client(_too_large(line))
+                if not line.was_given_up or line.id_token is not None:
+                    hearer.refuse_client(_too_large(line))
             else:
                 hearer.from_client(line)
         if len(lines) > 1:
@@ -141,4 +142,4 @@ def _too_large(line: Oversize) -> ClientProtocolError:
         reason = f"Invalid request: {line.size} bytes, over the limit of {limits.MESSAGE_BYTES}"
     else:
         reason = f"Invalid request: {line.size} bytes without a line end; skipping to the next line"
-    return ClientProtocolError(INVALID_REQUEST, reason, maybe_id_of_oversize(line))
+    return ClientProtocolError(INVALID_REQUEST, reason, line.id_token)

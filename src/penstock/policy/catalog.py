@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from penstock import limits
 from penstock.policy.tool_filter import Denial, ToolFilter
-from penstock.wire.ambiguity import Ambiguous, Members, NotAnObject, NotJson, members
+from penstock.wire.ambiguity import Ambiguous, Members, NotAnArray, NotAnObject, NotJson, elements, members
 from penstock.wire.replies import printable
 from penstock.wire.splice import with_value, without
 
@@ -44,7 +44,6 @@ class ToolCatalog(Struct, frozen=True):
     refusal: bytes | None = None  # the upstream's own error object, when it has no tools at all
 
 
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
@@ -57,8 +56,7 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
     denied: list[DeniedTool] = []
     warnings: list[str] = []
     seen: set[str] = set()
-    for entry in (entry for page in pages for entry in _entries(page)):
-        raw = bytes(entry)
+    for raw in (entry for page in pages for entry in _entries(page)):
         try:
             name, is_read_only, tokens = _inspect(raw)
         except BadToolList as why:
@@ -89,12 +87,12 @@ def empty_catalog(refusal: bytes) -> ToolCatalog:
     return ToolCatalog(frozenset(), b'{"tools":[]}', (), (), (), (), refusal)
 
 
-def _entries(page: bytes) -> list[Raw]:
+def _entries(page: bytes) -> list[bytes]:
     try:
-        return _decode_list(members(page)["tools"])
+        return elements(members(page)["tools"])
     except KeyError:
         raise BadToolList("its tool list has no tools member") from None
-    except (Ambiguous, NotJson, NotAnObject, msgspec.DecodeError):
+    except (Ambiguous, NotJson, NotAnObject, NotAnArray):
         raise BadToolList("its tool list cannot be read") from None
 
 

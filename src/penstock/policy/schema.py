@@ -1,7 +1,7 @@
 """Checking what the upstream sends against the MCP schema, when the user asks for it.
 
-The schema is that of the SDK's own type package, `mcp-types`, an extra: it brings pydantic and takes a third of
-a second to load. A copy is checked; what passes, passes as the bytes it came in.
+The schema is that of the SDK's own type package, `mcp-types`, an extra: it brings pydantic and takes a third
+of a second to load. A copy is checked; what passes, passes as the bytes it came in.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from msgspec import Raw
 
 from penstock.errors import ConfigError
 from penstock.wire.eras import LEGACY_VERSIONS
@@ -48,6 +50,7 @@ class SchemaCheck:
         if method is None:
             return None
         shape = version if isinstance(version, str) else LEGACY_VERSIONS[-1]
+        body: bytes | Raw | None
         if message.kind is Kind.RESPONSE:
             body, table, name = message.envelope.get("result"), self._results, "results"
         elif message.kind is Kind.REQUEST:

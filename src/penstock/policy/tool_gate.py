@@ -10,7 +10,7 @@ from msgspec import Raw
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
-from penstock.wire.ambiguity import folded
+from penstock.wire.ambiguity import folded, readable
 from penstock.wire.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.replies import error_reply, raw_error_reply, result_reply, tool_not_found
 
@@ -38,8 +38,8 @@ def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
 
 
 def _looks_gated(method: str) -> bool:
-    if method.isascii() and method.islower() and method.isprintable() and "//" not in method:
-        return method.strip(" /") in _GATED
+    if "tool" not in method and method.isascii() and method.islower() and method.isprintable():
+        return False
     plain = "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
     return plain in _GATED
 
@@ -78,49 +78,59 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     """Whether something that the upstream sends lists a tool that the client must not see.
 
     Tool lists are answered from the catalog, so none should ever come by; this is for upstreams that send
-    one unasked, as a notification, as the answer to something else, or on a resumed stream.
+    one unasked, as a notification, as the answer to something else, or on a resumed stream. A result is a
+    tool list when it has `tools` at its top, as the schema says; what a tool returns further down is its own
+    affair. What comes unasked has no business with tools at any depth.
     """
     if message.method == "sampling/createMessage":
         return False  # tools offered to the client's own model, not the upstream's to be called
-    body = message.envelope.get("result") or message.envelope.get("params")
+    is_result = "result" in message.envelope
+    body = message.envelope.get("result" if is_result else "params")
     if body is None or memoryview(body)[0] != _OPEN_BRACE:
         return False
     try:
-        listing = _decode_listing(body)
+        if is_result or len(memoryview(body)) > _DEEP_BYTES:
+            return any(_is_hidden(tool, choice) for tool in _top_list(body))
+        text = bytes(body)
+        if b"tools" not in text and b"\\u" not in text:
+            return False
+        return any(_is_hidden(tool, choice) for tool in _listed(msgspec.json.decode(readable(text))))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False  # no list that anybody could read
+
+
+def _top_list(body: Raw) -> list[object]:
+    try:
+        tools = _decode_listing(body).tools
+    except msgspec.DecodeError:
+        tools = _decode_listing(readable(body)).tools
+    return tools if isinstance(tools, list) else []
+
+
+def _is_hidden(tool: object, choice: ToolFilter) -> bool:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    if not isinstance(name, str) or not isinstance(tool, dict):
         return False
-    entries = [*_entries(listing.tools)]
-    if listing.result:
-        try:
-            entries += _entries(_decode_listing(listing.result).tools)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass
-    return any(choice.maybe_denial(name, is_read_only) is not None for name, is_read_only in entries)
+    annotations = tool.get("annotations")
+    is_read_only = isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
+    return choice.maybe_denial(name, is_read_only) is not None
 
 
-def _entries(tools: Raw) -> Iterator[tuple[str, bool]]:
-    """Names and read-only hints of whatever in `tools` looks like a tool."""
-    if not tools or memoryview(tools)[0] != _OPEN_BRACKET:
-        return
-    for entry in msgspec.json.decode(tools, type=list[Raw]):
-        try:
-            tool = _decode_tool(entry)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
-        hint = tool.annotations
-        yield tool.name, isinstance(hint, dict) and hint.get("readOnlyHint") is True
+def _listed(content: object) -> Iterator[object]:
+    """Everything that stands in a list called tools, however deep it lies."""
+    if isinstance(content, dict):
+        tools = content.get("tools")
+        if isinstance(tools, list):
+            yield from tools
+    if isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from _listed(part)
 
 
 class _Listing(msgspec.Struct):
-    tools: Raw = Raw()
-    result: Raw = Raw()
-
-
-class _Tool(msgspec.Struct):
-    name: str
-    annotations: object = None
+    tools: object = None
 
 
 _decode_listing = msgspec.json.Decoder(_Listing).decode
-_decode_tool = msgspec.json.Decoder(_Tool).decode
-_OPEN_BRACE, _OPEN_BRACKET = b"{["
+_OPEN_BRACE = ord("{")
+_DEEP_BYTES = 256 * 1024  # above this, a tree of the whole message would cost more than the look is worth

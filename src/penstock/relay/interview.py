@@ -14,6 +14,7 @@ from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.list_fetch import ListFetch, own_id, own_notification, own_request
+from penstock.wire.ambiguity import readable
 from penstock.wire.eras import (
     LEGACY_VERSIONS,
     META_CAPABILITIES,
@@ -147,6 +148,9 @@ class Interview:
 
 def _offers_tools(answer: Message) -> bool:
     try:
-        return "tools" in msgspec.json.decode(answer.envelope["result"], type=_Initialized).capabilities
+        return (
+            "tools"
+            in msgspec.json.decode(readable(answer.envelope["result"]), type=_Initialized).capabilities
+        )
     except (msgspec.DecodeError, UnicodeDecodeError):
         return True

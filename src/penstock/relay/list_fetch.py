@@ -11,7 +11,7 @@ from penstock import limits
 from penstock.errors import ToolListFailed
 from penstock.policy.catalog import BadToolList, ToolCatalog, build_catalog, empty_catalog
 from penstock.policy.tool_filter import ToolFilter
-from penstock.wire.ambiguity import Ambiguous, NotAnObject, NotJson, members
+from penstock.wire.ambiguity import Ambiguous, NotAnObject, NotJson, members, readable
 from penstock.wire.message import METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.replies import printable
 
@@ -104,7 +104,7 @@ class ListFetch:
     def _take_error(self, error: bytes) -> None:
         self.refusal = error
         try:
-            read = msgspec.json.decode(error, type=_Error)
+            read = msgspec.json.decode(readable(error), type=_Error)
         except (msgspec.DecodeError, UnicodeDecodeError):
             read = _Error()
         if read.code != METHOD_NOT_FOUND and not self._error_means_none:

@@ -32,6 +32,7 @@ from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
 from penstock.relay.list_fetch import ListFetch
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
+from penstock.wire.ambiguity import readable
 from penstock.wire.eras import BATCH_VERSION, MODERN_VERSIONS, Era, maybe_modern_meta
 from penstock.wire.message import (
     INTERNAL_ERROR,
@@ -383,7 +384,7 @@ class Relay:
             self._was_initialize_sent = False
             return
         try:
-            answer = msgspec.json.decode(result, type=_Initialized)
+            answer = msgspec.json.decode(readable(result), type=_Initialized)
         except (msgspec.DecodeError, UnicodeDecodeError):
             answer = _Initialized()
         self._was_initialize_answered = True

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from penstock import limits
 from penstock.relay.contracts import Route
-from penstock.wire.ids import id_key
+from penstock.wire.ids import exact_key, id_key
 
 
 class Exchange(Struct):
@@ -25,33 +25,53 @@ class PendingTable:
     def __init__(self, capacity: int = limits.PENDING_REQUESTS) -> None:
         self._capacity = capacity
         self._exchanges: dict[bytes, Exchange] = {}
+        self._rounded: dict[bytes, list[bytes]] = {}  # keys of ids that a peer may give back less exactly
 
     def __len__(self) -> int:
         return len(self._exchanges)
 
     def open(self, exchange: Exchange) -> bool:
         """Remembers a request; False when its id is already waiting for an answer."""
-        key = id_key(exchange.id_token)
+        key = exact_key(exchange.id_token)
         if key in self._exchanges:
             return False
         if len(self._exchanges) >= self._capacity:
-            del self._exchanges[next(iter(self._exchanges))]
+            self._take_out(next(iter(self._exchanges)))
         self._exchanges[key] = exchange
+        rounded = id_key(exchange.id_token)
+        if rounded != key:
+            self._rounded.setdefault(rounded, []).append(key)
         return True
 
     def close(self, id_token: bytes) -> Exchange | None:
         """The request that `id_token` answers, forgotten from now on."""
-        return self._exchanges.pop(id_key(id_token), None)
+        key = exact_key(id_token)
+        if key in self._exchanges:
+            return self._take_out(key)
+        alike = self._rounded.get(id_key(id_token))
+        return self._take_out(alike[0]) if alike else None
 
     def find(self, id_token: bytes) -> Exchange | None:
         """The request that waits under `id_token`."""
-        return self._exchanges.get(id_key(id_token))
+        return self._exchanges.get(exact_key(id_token))
 
     def close_all(self) -> list[Exchange]:
         """Everything that waits, forgotten from now on."""
         waiting = list(self._exchanges.values())
         self._exchanges.clear()
+        self._rounded.clear()
         return waiting
+
+    def _take_out(self, key: bytes) -> Exchange:
+        exchange = self._exchanges.pop(key)
+        if self._rounded:
+            rounded = id_key(exchange.id_token)
+            alike = self._rounded.get(rounded, [])
+            if key in alike:
+                alike.remove(key)
+                if not alike:
+                    del self._rounded[rounded]
+        return exchange
 
 
 class RecentIds:

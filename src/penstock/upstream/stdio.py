@@ -11,8 +11,9 @@ from penstock.errors import UpstreamError, UpstreamLost
 from penstock.net.child import Child
 from penstock.net.flow import Reader, Writer
 from penstock.net.warden import Warden
+from penstock.wire.ids import maybe_id_at_edges
 from penstock.wire.message import Message
-from penstock.wire.ndjson import LineSplitter, Oversize, maybe_id_of_oversize, to_line
+from penstock.wire.ndjson import LineSplitter, Oversize, to_line
 from penstock.wire.replies import printable
 
 log = logging.getLogger("penstock")
@@ -126,12 +127,12 @@ class StdioUpstream:
         for line in lines:
             if isinstance(line, Oversize):
                 where = "in all" if line.is_ended else "without a line end"
-                receiver.upstream_refused(maybe_id_of_oversize(line), f"It has {line.size} bytes {where}")
+                receiver.upstream_refused(line.id_token, f"It has {line.size} bytes {where}")
             elif line.lstrip()[:1] not in (b"{", b"["):
                 log.warning("Skipped a line of the upstream that is not JSON: %s", _glimpse(line))
             elif b"\r" in line:
                 # Some readers end a line here and would see two messages.
-                receiver.upstream_refused(None, "It has a carriage return inside")
+                receiver.upstream_refused(maybe_id_at_edges(line, line), "It has a carriage return inside")
             else:
                 receiver.from_upstream(line)
         if len(lines) > 1:

@@ -22,6 +22,9 @@ Members = dict[str, Raw]
 RESERVED = frozenset("jsonrpc id method params result error name uri arguments cursor task _meta".split())
 """Member names that decide what a message does. Nothing may merely look like one of them."""
 
+_INHERITED = frozenset({"__proto__", "constructor", "prototype"})
+"""Member names through which a careless JavaScript reader inherits members that are not there."""
+
 # Names that are common beside the reserved ones and fold apart from all of them: a message that has only
 # these needs no folding at all.
 _KNOWN = RESERVED | frozenset(
@@ -34,13 +37,15 @@ _KNOWN = RESERVED | frozenset(
 _COPY_BYTES = 16 * 1024
 
 _decode_members = msgspec.json.Decoder(Members).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 _MEMBER = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _OPENING = re.compile(rb"[ \t\r\n]*\{")
 _SEPARATOR = re.compile(rb"[ \t\r\n]*,")
-_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
+_BLANKS = re.compile(rb"[ \t\r\n]*")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|.)", re.DOTALL)
 
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
@@ -56,6 +61,10 @@ class NotJson(ValueError):
 
 class NotAnObject(ValueError):
     """The bytes are one JSON value, but not an object."""
+
+
+class NotAnArray(ValueError):
+    """The bytes are one JSON value, but not an array."""
 
 
 class Ambiguous(ValueError):
@@ -130,38 +139,74 @@ def members(raw: bytes | Raw) -> Members:
 
     Raises NotJson, NotAnObject, or Ambiguous when two readers could see different members.
     """
-    found, text = _decode(raw)
+    found, text = last_members(raw)
     size = len(memoryview(text))
-    if size > _COPY_BYTES or _encode(found) != bytes(text):
-        names = _names_as_written(memoryview(text), found)
-        if names is None:
+    if size > _COPY_BYTES or text is not raw or _encode(found) != bytes(text):
+        spans = _spans_as_written(memoryview(text), found)
+        if spans is None:
             raise Ambiguous("a member name stands twice")
-        if not names <= _KNOWN:
-            _refuse_look_alikes(names)
+        if not spans.keys() <= _KNOWN:
+            _refuse_look_alikes(found)
+        if text is not raw:
+            original = bytes(raw)
+            return {name: Raw(original[start:end]) for name, (start, end) in spans.items()}
     elif not found.keys() <= _KNOWN:
         _refuse_look_alikes(found)
     return found
 
 
-def _decode(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
+def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
     """The members as the decoder sees them (last one wins) and the text it read them from."""
     try:
         return _decode_members(raw), raw
     except msgspec.ValidationError:
         raise NotAnObject("it is not an object") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
-        text = bytes(raw)
-        if not _SURROGATE.search(text):
+        text = readable(raw)
+        if text is raw:
             raise NotJson(_plain_reason(why)) from None
-    # RFC 8259 lets a half of a surrogate pair stand alone in an escape; the decoder does not. It is read
-    # from a copy of the same length in which the half is a character that no name may have.
-    text = _ESCAPE.sub(_without_half_pair, text)
     try:
         return _decode_members(text), text
     except msgspec.ValidationError:
         raise NotAnObject("it is not an object") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         raise NotJson(_plain_reason(why)) from None
+
+
+def elements(raw: bytes | Raw) -> list[bytes]:
+    """The elements of the array in `raw`, each as written. Raises NotJson or NotAnArray."""
+    text = readable(raw)
+    try:
+        parts = _decode_array(text)
+    except msgspec.ValidationError:
+        raise NotAnArray("it is not an array") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+        raise NotJson(_plain_reason(why)) from None
+    if text is raw:
+        return [bytes(part) for part in parts]
+    raw = bytes(raw)
+    # The copy has the same length, so each part stands in the original where it stands in the copy.
+    out = []
+    position = raw.index(b"[") + 1
+    for part in parts:
+        blank = _BLANKS.match(raw, position)
+        start = blank.end() if blank else position
+        end = start + len(memoryview(part))
+        out.append(raw[start:end])
+        separator = _SEPARATOR.match(raw, end)
+        position = separator.end() if separator else end
+    return out
+
+
+def readable(raw: bytes | Raw) -> bytes | Raw:
+    """`raw`, or a copy of the same length for decoders that refuse a lone half of a surrogate pair.
+
+    RFC 8259 lets such a half stand in an escape. In the copy it is a character that no name may have.
+    """
+    if not _SURROGATE.search(memoryview(raw)):
+        return raw
+    text = _ESCAPE.sub(_without_half_pair, bytes(raw))
+    return raw if text == raw else text
 
 
 def _without_half_pair(escape: re.Match[bytes]) -> bytes:
@@ -172,12 +217,11 @@ def _without_half_pair(escape: re.Match[bytes]) -> bytes:
     if 0xD800 <= code <= 0xDBFF and low_half:
         return escape[0]
     if 0xD800 <= code <= 0xDFFF:
-        return HALF_PAIR + (HALF_PAIR if low_half else b"")
+        return _HALF_PAIR + (_HALF_PAIR if low_half else b"")
     return escape[0]
 
 
-HALF_PAIR = rb"\uffff"
-"""What stands for a lone half of a surrogate pair in the copy that is read."""
+_HALF_PAIR = rb"\uffff"
 
 
 def _plain_reason(why: Exception) -> str:
@@ -186,13 +230,13 @@ def _plain_reason(why: Exception) -> str:
     return str(why).removeprefix("JSON is malformed: ") or "it cannot be read"
 
 
-def _names_as_written(text: memoryview, found: Members) -> set[str] | None:
-    """The member names of the object in `text`, or None when one of them stands twice.
+def _spans_as_written(text: memoryview, found: Members) -> dict[str, tuple[int, int]] | None:
+    """Where the value of each member stands in `text`, or None when a name stands twice.
 
     `found` holds the value the decoder kept for each name. Where a name stands once, that value is what
     follows the name, so it tells how far to skip; where it does not follow, the name stands twice.
     """
-    names: set[str] = set()
+    spans: dict[str, tuple[int, int]] = {}
     opening = _OPENING.match(text)
     position = opening.end() if opening else 0
     while member := _MEMBER.match(text, position):
@@ -200,22 +244,24 @@ def _names_as_written(text: memoryview, found: Members) -> set[str] | None:
         value = memoryview(found[name])
         start = member.end()
         end = start + len(value)
-        if name in names or text[start:end] != value:
+        if name in spans or text[start:end] != value:
             return None
-        names.add(name)
+        spans[name] = (start, end)
         separator = _SEPARATOR.match(text, end)
         if separator is None:
             break
         position = separator.end()
-    return names
+    return spans
 
 
-def _refuse_look_alikes(names: Members | set[str]) -> None:
+def _refuse_look_alikes(names: Members) -> None:
     seen: set[str] = set()
     for name in names:
         plain = name if name in RESERVED else folded(name)
         if plain in seen or (plain in RESERVED and name not in RESERVED):
             raise Ambiguous("a member name looks like another")
+        if plain in _INHERITED:
+            raise Ambiguous("a member name reaches into the reader's own objects")
         seen.add(plain)
 
 

@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from penstock.wire.ambiguity import Members
+from penstock.wire.ambiguity import Members, readable
 
 LEGACY_VERSIONS = ("2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS = ("2026-07-28",)
@@ -44,7 +44,7 @@ def maybe_modern_meta(params: Members | None) -> bytes | None:
     if meta is None:
         return None
     try:
-        named = msgspec.json.decode(meta, type=Members)
+        named = msgspec.json.decode(readable(meta), type=Members)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     if META_VERSION not in named:

@@ -11,8 +11,14 @@ import re
 import msgspec
 
 _PLAIN = re.compile(rb'0|-?[1-9][0-9]{0,14}|"[^"\\]*"|null').fullmatch
+_INTEGER = re.compile(rb"0|-?[1-9][0-9]*").fullmatch
 _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
+
+
+def exact_key(token: bytes) -> bytes:
+    """Like id_key, but large integers that a double cannot tell apart stay apart."""
+    return token if _INTEGER(token) else id_key(token)
 
 
 def id_key(token: bytes) -> bytes:
@@ -32,3 +38,20 @@ def id_key(token: bytes) -> bytes:
     if number.is_integer() and abs(number) < 1e15:
         return b"%d" % int(number)
     return repr(number).encode()
+
+
+_ID = (
+    rb'("(?:[ !#-\[\]-~]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+"'
+    rb"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+)
+_LEADING_ID = re.compile(
+    rb'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*' + _ID + rb"\s*,"
+)
+_TRAILING_ID = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb"\s*\}\s*\Z")
+_EDGE = 1024
+
+
+def maybe_id_at_edges(head: bytes, tail: bytes) -> bytes | None:
+    """The id of a message that cannot be read, when it stands at one of its edges, as SDKs write it."""
+    found = _LEADING_ID.match(head[:_EDGE]) or _TRAILING_ID.search(tail[-_EDGE:])
+    return found[1] if found else None

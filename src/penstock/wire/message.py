@@ -5,20 +5,22 @@ from __future__ import annotations
 import enum
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from penstock import limits
 from penstock.errors import ClientProtocolError, ProtocolError, UpstreamProtocolError
 from penstock.wire.ambiguity import (
-    HALF_PAIR,
     Ambiguous,
     Members,
     NotAnObject,
     NotJson,
     check_text,
+    elements,
     folded,
+    last_members,
     members,
 )
+from penstock.wire.ids import maybe_id_at_edges
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -58,7 +60,6 @@ _OPEN_BRACE = ord("{")
 _ID_STARTS = frozenset(b'"-0123456789'[i : i + 1] for i in range(12))
 _SOLE_ID_BYTES = 64 * 1024
 _decode_text = msgspec.json.Decoder(str).decode
-_decode_array = msgspec.json.Decoder(list[Raw]).decode
 
 
 def read_client_message(raw: bytes) -> Message | Batch:
@@ -95,12 +96,12 @@ def _read_envelope(raw: bytes, blame: type[ProtocolError]) -> Members | Batch:
         check_text(raw)
         return members(raw)
     except NotJson as why:
-        raise blame(PARSE_ERROR, f"Parse error: {why}") from None
+        raise blame(PARSE_ERROR, f"Parse error: {why}", maybe_id_at_edges(raw, raw)) from None
     except Ambiguous as why:
         raise blame(INVALID_REQUEST, f"Invalid request: {why}", maybe_sole_id(raw)) from None
     except NotAnObject:
         if raw.lstrip(_BLANK)[:1] == b"[":
-            return Batch(raw, [bytes(part) for part in _decode_array(raw)])
+            return Batch(raw, elements(raw))
         raise blame(INVALID_REQUEST, "Invalid request: it is not an object") from None
 
 
@@ -128,7 +129,7 @@ def _classify(raw: bytes, envelope: Members, params: Members | None, blame: type
 
 def _maybe_id_token(envelope: Members) -> bytes | None:
     token = bytes(envelope.get("id", b""))
-    if token[:1] in _ID_STARTS and HALF_PAIR not in token:
+    if token[:1] in _ID_STARTS:
         return token
     return b"null" if token == b"null" else None
 
@@ -144,4 +145,4 @@ def maybe_sole_id(raw: bytes) -> bytes | None:
     except (ValueError, RecursionError):
         return None
     ids = [name for name, _ in pairs if folded(name) == "id"]
-    return _maybe_id_token(msgspec.json.decode(raw, type=Members)) if ids == ["id"] else None
+    return _maybe_id_token(last_members(raw)[0]) if ids == ["id"] else None

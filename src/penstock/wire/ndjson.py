@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
 from penstock import limits
+from penstock.wire.ids import maybe_id_at_edges
 
 _EDGE = 1024
 _BLANK = b" \t\r\n\0"
@@ -18,21 +17,28 @@ class Oversize(Struct, frozen=True):
     size: int
     head: bytes
     tail: bytes
-    is_ended: bool  # False: it passed the second limit and goes on; the rest is skipped in silence
+    is_ended: bool  # False: it passed the second limit and goes on
+    was_given_up: bool = False  # it was reported before, when it passed the second limit; now it has ended
+
+    @property
+    def id_token(self) -> bytes | None:
+        """The id of the message, when it stands at an edge that was not seen before."""
+        head = b"" if self.was_given_up else self.head
+        return maybe_id_at_edges(head, self.tail if self.is_ended else b"")
 
 
 class LineSplitter:
     """Cuts a byte stream at LF, and only there.
 
     Every byte is looked at once. No more than `keep` bytes of one line are held; a longer one comes out as
-    an Oversize when it ends, or when it reaches `give_up` bytes without an end, and the stream goes on with
-    the line after it. Blank lines are skipped.
+    an Oversize when it ends, and before that when it reaches `give_up` bytes without an end, and the stream
+    goes on with the line after it. Blank lines are skipped.
     """
 
     def __init__(self, keep: int = limits.MESSAGE_BYTES, give_up: int = limits.LINE_BYTES) -> None:
         self._keep = keep
         self._give_up = give_up
-        self._pieces: list[bytes] = []
+        self._held = bytearray()  # the unfinished line, as long as it may be kept
         self._size = 0  # of the unfinished line, kept or not
         self._head = b""
         self._tail = b""
@@ -59,34 +65,36 @@ class LineSplitter:
         return out
 
     def _finish(self, end: bytes) -> bytes | Oversize | None:
-        if not self._size:
-            line = end
-        elif self._size + len(end) <= self._keep:
-            line = b"".join(self._pieces) + end if end else b"".join(self._pieces)
+        """The unfinished line with its end."""
+        if not self._size and len(end) <= self._keep:
+            return _without_cr(end) if end.strip(_BLANK) else None
+        was_given_up = self._is_given_up
+        self._hold(end)
+        line: bytes | Oversize | None
+        if self._size > self._keep:
+            line = Oversize(self._size, self._head, self._tail, True, was_given_up)
         else:
-            self._hold(end)
-            line = b""
-        size, head, tail, was_given_up = self._size, self._head, self._tail, self._is_given_up
-        self._pieces.clear()
+            line = _without_cr(bytes(self._held)) if self._held.strip(_BLANK) else None
+        self._held = bytearray()
         self._size, self._head, self._tail, self._is_given_up = 0, b"", b"", False
-        if was_given_up:
-            return None
-        if max(size, len(line)) > self._keep:
-            return Oversize(max(size, len(line)), head or line[:_EDGE], tail or line[-_EDGE:], True)
-        return _without_cr(line) if line.strip(_BLANK) else None
+        return line
 
     def _hold(self, piece: bytes) -> Oversize | None:
         """Keeps an unfinished piece, or only its edges when the line is already too long."""
-        if not self._head or len(self._head) < _EDGE:
-            self._head = (self._head + piece[:_EDGE])[:_EDGE]
         self._size += len(piece)
         if self._size <= self._keep:
-            self._pieces.append(piece)
+            self._held += piece
             return None
-        if self._pieces:
-            self._tail = b"".join(self._pieces[-2:])[-_EDGE:]
-            self._pieces.clear()
-        self._tail = (self._tail + piece)[-_EDGE:]
+        if not self._head:
+            # From here on only the edges are of use.
+            self._held += piece[:_EDGE]
+            self._head = bytes(self._held[:_EDGE])
+            self._tail = bytes(self._held[-_EDGE:]) + piece[_EDGE:]
+            self._held = bytearray()
+        else:
+            self._head = (self._head + piece[:_EDGE])[:_EDGE]
+            self._tail += piece
+        self._tail = self._tail[-_EDGE:]
         if self._size > self._give_up and not self._is_given_up:
             self._is_given_up = True
             return Oversize(self._size, self._head, self._tail, False)
@@ -105,14 +113,3 @@ def to_line(raw: bytes) -> bytes:
 
 
 _BREAKS_TO_BLANKS = bytes.maketrans(b"\r\n", b"  ")
-_ID = rb'("(?:[^"\\]|\\.)*+"|-?[0-9][0-9.eE+-]*)'
-_LEADING_ID = re.compile(
-    rb'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*' + _ID + rb"\s*,"
-)
-_TRAILING_ID = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb"\s*\}\s*\Z")
-
-
-def maybe_id_of_oversize(line: Oversize) -> bytes | None:
-    """The id of a message too long to read, when it stands at one of its edges, as SDKs write it."""
-    found = _LEADING_ID.match(line.head) or (_TRAILING_ID.search(line.tail) if line.is_ended else None)
-    return found[1] if found else None

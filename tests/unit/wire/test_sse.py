@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -77,7 +78,7 @@ def test_events_do_not_depend_on_how_the_bytes_arrive(stream, draw):
         sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=5))) if draw else [len(stream) // 2]
     )
     edges = [0, *cuts, len(stream)]
-    assert read(*[stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]) == whole
+    assert read(*[stream[a:b] for a, b in itertools.pairwise(edges)]) == whole
 
 
 @given(MIXED)

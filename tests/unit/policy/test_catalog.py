@@ -1,0 +1,153 @@
+"""The catalog: the upstream's own bytes, less what is hidden."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.policy.catalog import BadToolList, build_catalog, empty_catalog
+from penstock.policy.tool_filter import ToolFilter
+from penstock.wire.ambiguity import members
+
+
+class Named:
+    """Denies one exact name."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def found_in(self, text: str) -> bool:
+        return text == self.source
+
+
+def _deny(*names: str) -> ToolFilter:
+    return ToolFilter(deny=tuple(map(Named, names)))
+
+
+def _tool(name: str, more: bytes = b"") -> bytes:
+    return b'{ "name" : %b ,"inputSchema":{"type":"object"}%b}' % (json.dumps(name).encode(), more)
+
+
+def _page(*tools: bytes, more: bytes = b"") -> bytes:
+    return b'{"tools" : [ %b ]%b}' % (b" , ".join(tools), more)
+
+
+def test_kept_tools_are_the_upstreams_own_bytes_in_its_order() -> None:
+    odd = _tool("b", b', "x":1.0,"y":[1e400, 12345678901234567890123], "title":"\\u65e5", "_meta":{"k":null}')
+    catalog = build_catalog([_page(_tool("c"), _tool("a"), odd)], _deny("a"))
+    assert catalog.result == b'{"tools" : [%b,%b]}' % (_tool("c"), odd)
+    assert catalog.names == {"b", "c"}
+    assert [(tool.name, str(tool.why)) for tool in catalog.denied] == [("a", "--deny a")]
+
+
+def test_a_list_from_which_nothing_is_taken_is_left_as_it_came() -> None:
+    page = _page(_tool("a"), _tool("b"), more=b', "ttlMs":1.0')
+    assert build_catalog([page], _deny("z")).result == page
+
+
+def test_all_pages_become_one_without_a_cursor() -> None:
+    pages = [
+        _page(_tool("a"), more=b',"nextCursor":"","resultType":"complete","ttlMs":5'),
+        b'{"nextCursor":"x","tools":[]}',
+        _page(_tool("b"), _tool("c")),
+    ]
+    result = build_catalog(pages, _deny("b")).result
+    assert result == b'{"tools" : [%b,%b],"resultType":"complete","ttlMs":5}' % (_tool("a"), _tool("c"))
+
+
+def test_a_cursor_before_the_tools_goes_too() -> None:
+    pages = [b'{ "nextCursor":"n" , "tools":[%b] }' % _tool("a"), _page()]
+    assert build_catalog(pages, _deny()).result == b'{ "tools":[%b] }' % _tool("a")
+
+
+def test_everything_denied_is_an_empty_list() -> None:
+    assert json.loads(build_catalog([_page(_tool("a"))], _deny("a")).result) == {"tools": []}
+
+
+def test_the_first_of_two_tools_with_one_name_is_kept() -> None:
+    first, second = _tool("a", b',"x":1'), _tool("a", b',"x":2')
+    catalog = build_catalog([_page(first), _page(second)], _deny())
+    assert [tool.raw for tool in catalog.allowed] == [first]
+    assert "second" in catalog.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a\n", "a\x1b[31m", "a\u200b", "\u202ea", "x" * 129, "x" * 100_000]
+)
+def test_a_name_that_nobody_can_see_or_say_is_left_out_aloud(name: str) -> None:
+    catalog = build_catalog([_page(_tool(name), _tool("good"))], _deny())
+    assert catalog.names == {"good"}
+    assert len(catalog.warnings) == 1
+    assert len(catalog.warnings[0]) < 400
+    assert catalog.warnings[0].isprintable()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"5",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"name":5,"inputSchema":{}}',
+        b'{"name":"a"}',
+        b'{"name":"a","inputSchema":5}',
+        b'{"name":"a","name":"b","inputSchema":{}}',
+        b'{"name":"a","Name":"b","inputSchema":{}}',
+        b'{"name":"a\\ud800","inputSchema":{}}',
+    ],
+)
+def test_an_entry_that_is_no_tool_is_left_out_aloud(entry: bytes) -> None:
+    catalog = build_catalog([_page(entry, _tool("good"))], _deny())
+    assert catalog.names == {"good"}
+    assert len(catalog.warnings) == 1
+    assert members(catalog.result)
+
+
+def test_half_a_pair_in_a_description_stays_as_it_came() -> None:
+    odd = _tool("a", b',"description":"\\ud800 x"')
+    catalog = build_catalog([_page(odd, _tool("b"))], _deny("b"))
+    assert catalog.result == b'{"tools" : [%b]}' % odd
+
+
+def test_escapes_in_a_name_hide_nothing() -> None:
+    escaped = b'{"n\\u0061me":"\\u0061","inputSchema":{}}'
+    assert build_catalog([_page(escaped)], _deny("a")).names == frozenset()
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        b'{"readOnlyHint":1}',
+        b'{"readOnlyHint":"true"}',
+        b'{"readOnlyHint":false,"readOnlyHint":true}',
+        b"true",
+        b"{}",
+    ],
+)
+def test_read_only_must_be_said_plainly(annotations: bytes) -> None:
+    keep = ToolFilter(read_only=True)
+    tool = _tool("a", b',"annotations":' + annotations)
+    assert build_catalog([_page(tool)], keep).names == frozenset()
+    assert build_catalog([_page(_tool("a", b',"annotations":{"readOnlyHint": true}'))], keep).names == {"a"}
+
+
+@pytest.mark.parametrize("page", [b"{}", b'{"tools":5}', b'{"tools":[],"tools":[]}', b"[]"])
+def test_what_is_no_tool_list_is_said_so(page: bytes) -> None:
+    with pytest.raises(BadToolList):
+        build_catalog([page], _deny())
+
+
+def test_tokens_are_estimated_from_what_a_model_sees() -> None:
+    tool = (
+        b'{"name":"abcd","description":"efgh","inputSchema":{"a":"b"},"annotations":{"long":"not counted"}}'
+    )
+    catalog = build_catalog([_page(tool)], _deny())
+    assert catalog.allowed[0].tokens == -(-len('"abcd""efgh"{"a":"b"}') // 4)
+
+
+def test_an_upstream_without_tools_has_an_empty_catalog() -> None:
+    catalog = empty_catalog(b'{"code":-32601}')
+    assert catalog.names == frozenset()
+    assert catalog.refusal == b'{"code":-32601}'

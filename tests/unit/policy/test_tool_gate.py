@@ -1,0 +1,176 @@
+"""Clients are kept to the catalog, whatever they call and however they spell it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.policy import tool_gate
+from penstock.policy.catalog import ToolCatalog, build_catalog, empty_catalog
+from penstock.policy.patterns import compile_pattern
+from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
+from penstock.wire.message import Message, read_client_message, read_upstream_message
+
+CATALOG = build_catalog([b'{"tools":[{"name":"echo","inputSchema":{}}]}'], ToolFilter())
+HIDING = ToolFilter(deny=(compile_pattern("hidden", "deny list"),))
+
+
+def _judge(raw: bytes, catalog: ToolCatalog | None = CATALOG) -> Verdict:
+    message = read_client_message(raw)
+    assert isinstance(message, Message)
+    return tool_gate.judge(message, catalog)
+
+
+def _call(name: str) -> bytes:
+    return (
+        b'{"jsonrpc":"2.0","id":"i","method":"tools/call","params":{"name":%b}}' % json.dumps(name).encode()
+    )
+
+
+def _error(verdict: Verdict) -> tuple[int, str]:
+    assert isinstance(verdict, Answer)
+    error = json.loads(verdict.raw)["error"]
+    return error["code"], error["message"]
+
+
+def test_what_is_in_the_catalog_passes() -> None:
+    assert _judge(_call("echo")) is FORWARD
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])).filter(lambda name: name != "echo"))
+def test_every_other_name_gets_the_same_answer(name: str) -> None:
+    verdict = _judge(_call(name))
+    assert isinstance(verdict, Answer)
+    plain = _judge(_call("p"))
+    assert isinstance(plain, Answer)
+    shown = json.loads(verdict.raw)["error"]["message"].removeprefix("Tool not found: ")
+    assert shown.isprintable()
+    assert len(shown) <= 128
+    assert verdict.raw == plain.raw.replace(
+        b': p"', b": " + json.dumps(shown, ensure_ascii=False).encode()[1:]
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["Echo", "echo ", "echo\0", "e\u200bcho", "ｅcho", "ECHO", "./echo", "echo\u202e"]
+)
+def test_look_alikes_are_not_the_tool(name: str) -> None:
+    assert _error(_judge(_call(name)))[0] == -32601
+
+
+@pytest.mark.parametrize(
+    "params", [b"null", b"[]", b'["echo"]', b"5", b"{}", b'{"name":5}', b'{"name":["echo"]}']
+)
+def test_a_call_that_names_no_tool_has_invalid_params(params: bytes) -> None:
+    raw = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%b}' % params
+    assert _error(_judge(raw))[0] == -32602
+
+
+def test_a_call_without_params_has_invalid_params() -> None:
+    assert _error(_judge(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}'))[0] == -32602
+
+
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+def test_tool_requests_without_an_id_are_dropped(method: str) -> None:
+    for head in (b"", b'"id":null,'):
+        raw = b'{"jsonrpc":"2.0",%b"method":"%b","params":{"name":"echo"}}' % (head, method.encode())
+        assert isinstance(_judge(raw), Drop)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(
+            "Tools/Call",
+            "tools/call ",
+            " tools/call",
+            "tools//call",
+            "/tools/call",
+            "tools/call/",
+            "tools\\call",
+        ),
+        *("tools／call", "to\u200bols/call", "tools/call\0", "TOOLS/LIST", "tools/list\u3000", "ｔools/list"),
+    ],
+)
+def test_a_method_that_merely_looks_gated_is_unknown(method: str) -> None:
+    text = json.dumps(method).encode()
+    assert _error(_judge(b'{"jsonrpc":"2.0","id":1,"method":%b}' % text)) == (-32601, "Method not found")
+    assert isinstance(_judge(b'{"jsonrpc":"2.0","method":%b}' % text), Drop)
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["ping", "x/tools.call", "tools/call2", "prompts/get", "logging/setLevel", "notifications/tools/x"],
+)
+def test_other_methods_are_not_the_gates_business(method: str) -> None:
+    assert _judge(b'{"jsonrpc":"2.0","id":1,"method":"%b"}' % method.encode(), None) is FORWARD
+
+
+def test_tool_requests_wait_for_the_catalog() -> None:
+    assert _judge(_call("echo"), None) is HOLD
+    assert _judge(_call("write"), None) is HOLD
+    assert _judge(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', None) is HOLD
+
+
+def test_the_list_comes_from_the_catalog() -> None:
+    for params in (b"", b',"params":{}', b',"params":{"cursor":null}', b',"params":{"_meta":{"x":1}}'):
+        verdict = _judge(b'{"jsonrpc":"2.0","id":1.0,"method":"tools/list"%b}' % params)
+        assert isinstance(verdict, Answer)
+        assert verdict.raw == b'{"jsonrpc":"2.0","id":1.0,"result":%b}' % CATALOG.result
+
+
+@pytest.mark.parametrize(
+    "params", [b'{"cursor":""}', b'{"cursor":"x"}', b'{"cursor":5}', b"null", b"[]", b'"x"']
+)
+def test_a_cursor_that_cannot_be_ours_is_refused(params: bytes) -> None:
+    raw = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":%b}' % params
+    assert _error(_judge(raw))[0] == -32602
+
+
+def test_an_upstream_without_tools_answers_in_its_own_words() -> None:
+    verdict = _judge(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', empty_catalog(b'{"code":1.0}'))
+    assert verdict == Answer(b'{"jsonrpc":"2.0","id":1,"error":{"code":1.0}}')
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'{"tools":[{"name":"echo"},{"name":"hidden"}]}',
+        b'{"tools":[5,{"name":"hidden"}]}',
+        b'{"tools":[{"name":"hidden","inputSchema":{}},{"name":5}]}',
+        b'{"\\u0074ools":[{"n\\u0061me":"hidden"}]}',
+        b'{"result":{"tools":[{"name":"hidden"}]}}',
+        b'{"result":5,"tools":[{"name":"hidden"}]}',
+        b'{"data":{"tools":[{"name":"hidden"}]}}',
+    ],
+)
+def test_a_list_that_comes_unasked_shows_nothing_hidden(params: bytes) -> None:
+    message = read_upstream_message(b'{"jsonrpc":"2.0","method":"notifications/x","params":%b}' % params)
+    assert isinstance(message, Message)
+    assert tool_gate.shows_hidden_tools(message, HIDING)
+
+
+@pytest.mark.parametrize(
+    "params", [b"{}", b'{"tools":[{"name":"echo"}]}', b'{"tools":5}', b'{"data":"tools hidden"}', b"[]", b"5"]
+)
+def test_what_lists_nothing_hidden_passes(params: bytes) -> None:
+    message = read_upstream_message(b'{"jsonrpc":"2.0","method":"notifications/x","params":%b}' % params)
+    assert isinstance(message, Message)
+    assert not tool_gate.shows_hidden_tools(message, HIDING)
+
+
+def test_a_list_that_answers_something_else_is_seen_at_the_top_of_a_result() -> None:
+    for result, is_seen in (
+        (b'{"tools":[{"name":"hidden"}]}', True),
+        (b'{"x":"\\ud800","tools":[{"name":"hid\\u0064en"}]}', True),
+        (b'{"tools":[{"name":"echo"}]}', False),
+        (b'{"structuredContent":{"tools":[{"name":"hidden"}]}}', False),
+        (b'{"content":[{"type":"text","text":"hidden tools"}]}', False),
+    ):
+        message = read_upstream_message(b'{"jsonrpc":"2.0","id":1,"result":%b}' % result)
+        assert isinstance(message, Message)
+        assert tool_gate.shows_hidden_tools(message, HIDING) is is_seen

@@ -1,0 +1,91 @@
+"""Requests that wait, found by their answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.relay.tables import Exchange, PendingTable, RecentIds
+
+
+def test_an_answer_finds_its_request_once() -> None:
+    table = PendingTable()
+    exchange = Exchange(b"1", "ping")
+    assert table.open(exchange)
+    assert table.close(b"1") is exchange
+    assert table.close(b"1") is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        (b"1.0", b"1"),
+        (b'"\\u0061"', b'"a"'),
+        (b"12345678901234567890123456789012345678901", b"1.2345678901234568e+40"),
+        (b"9007199254740993", b"9007199254740992"),
+        (b"1e400", b"1e400"),
+    ],
+)
+def test_an_answer_may_spell_the_id_as_its_sender_does(asked: bytes, answered: bytes) -> None:
+    table = PendingTable()
+    table.open(Exchange(asked, "ping"))
+    found = table.close(answered)
+    assert found is not None
+    assert found.id_token == asked
+    assert len(table) == 0
+
+
+def test_an_id_that_waits_cannot_be_used_again() -> None:
+    table = PendingTable()
+    assert table.open(Exchange(b"1", "a"))
+    assert not table.open(Exchange(b"1", "b"))
+    assert not table.open(Exchange(b"1.0", "b"))
+    assert table.open(Exchange(b'"1"', "b"))
+
+
+def test_large_ids_that_a_double_cannot_tell_apart_are_apart() -> None:
+    table = PendingTable()
+    ids = [b"%d" % (1763200000000000000 + step) for step in range(20)]
+    assert all(table.open(Exchange(token, "a")) for token in ids)
+    for token in reversed(ids):
+        found = table.close(token)
+        assert found is not None
+        assert found.id_token == token
+
+
+def test_rounded_answers_to_large_ids_are_given_in_order() -> None:
+    table = PendingTable()
+    first, second = b"1763200000000000001", b"1763200000000000002"
+    table.open(Exchange(first, "a"))
+    table.open(Exchange(second, "a"))
+    rounded = b"%d" % int(float(first))
+    found = [table.close(rounded), table.close(rounded)]
+    assert [exchange.id_token for exchange in found if exchange] == [first, second]
+
+
+def test_the_oldest_request_is_forgotten_when_there_are_too_many() -> None:
+    table = PendingTable(capacity=3)
+    for number in range(5):
+        table.open(Exchange(b"%d" % number, "a"))
+    assert len(table) == 3
+    assert table.close(b"1") is None
+    assert table.close(b"4") is not None
+
+
+def test_everything_that_waits_can_be_had_at_once() -> None:
+    table = PendingTable()
+    for number in range(3):
+        table.open(Exchange(b"%d" % number, "a"))
+    assert [exchange.id_token for exchange in table.close_all()] == [b"0", b"1", b"2"]
+    assert len(table) == 0
+
+
+def test_recent_ids_are_remembered_up_to_a_point() -> None:
+    recent = RecentIds(capacity=2)
+    for token in (b"1", b"2.0", b"3"):
+        recent.add(token)
+    assert b"1" not in recent
+    assert b"2" in recent
+    recent.discard(b"2")
+    assert b"2" not in recent
+    recent.add(b"4")
+    assert b"3" in recent

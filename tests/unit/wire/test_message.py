@@ -1,0 +1,147 @@
+"""What a message is, found without disturbing a byte of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import limits
+from penstock.errors import ClientProtocolError, UpstreamProtocolError
+from penstock.wire.message import Batch, Kind, Message, read_client_message, read_upstream_message
+
+
+def _read(raw: bytes) -> Message:
+    message = read_client_message(raw)
+    assert isinstance(message, Message)
+    return message
+
+
+def _refusal(raw: bytes) -> ClientProtocolError:
+    with pytest.raises(ClientProtocolError) as caught:
+        read_client_message(raw)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind", "token", "method"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', Kind.REQUEST, b"1", "ping"),
+        (b' { "method" : "ping" , "id" : 1.0 , "jsonrpc" : "2.0" } ', Kind.REQUEST, b"1.0", "ping"),
+        (b'{"jsonrpc":"2.0","id":"\\u0031","method":"p\\u0069ng"}', Kind.REQUEST, b'"\\u0031"', "ping"),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', Kind.REQUEST, b"null", "ping"),
+        (b'{"jsonrpc":"2.0","id":-0,"method":"ping"}', Kind.REQUEST, b"-0", "ping"),
+        (b'{"jsonrpc":"2.0","id":1e400,"method":"ping"}', Kind.REQUEST, b"1e400", "ping"),
+        (b'{"jsonrpc":"2.0","method":"notifications/x"}', Kind.NOTIFICATION, None, "notifications/x"),
+        (b'{"jsonrpc":"2.0","id":7,"result":{}}', Kind.RESPONSE, b"7", None),
+        (b'{"jsonrpc":"2.0","id":7,"error":{}}', Kind.RESPONSE, b"7", None),
+        (b'{"jsonrpc":"2.0","error":{}}', Kind.RESPONSE, None, None),
+    ],
+)
+def test_a_message_is_known_by_its_envelope(
+    raw: bytes, kind: Kind, token: bytes | None, method: str | None
+) -> None:
+    for read in (read_client_message, read_upstream_message):
+        message = read(raw)
+        assert isinstance(message, Message)
+        assert (message.raw, message.kind, message.id_token, message.method) == (raw, kind, token, method)
+
+
+def test_a_long_id_is_kept_to_the_last_digit() -> None:
+    digits = b"9" * 5_000
+    assert _read(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % digits).id_token == digits
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"hello", -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"}{}', -32700),
+        (b"5", -32600),
+        (b'{"id":1,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
+        (b'{"jsonrpc":2.0,"id":1,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"\\u0032.0","id":1,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":5}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":null}', -32600),
+        (b'{"jsonrpc":"2.0","id":1}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","error":{}}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":1,"name":2}}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"Name":1}}', -32600),
+    ],
+)
+def test_what_is_no_message_is_refused_with_the_right_code(raw: bytes, code: int) -> None:
+    assert _refusal(raw).code == code
+
+
+@pytest.mark.parametrize(
+    ("raw", "token"),
+    [
+        (b'{"jsonrpc":"2.0","id":"a\\u0062","method":"a","method":"b"}', b'"a\\u0062"'),
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}', None),
+        (b'{"jsonrpc":"2.0","id":1,"Id":2,"method":"a"}', None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1,"x":2}}', b"1"),
+        (b'{"jsonrpc":"1.0","id":1.50,"method":"a"}', b"1.50"),
+        (b'{"jsonrpc":"2.0","method":"a","method":"b"}', None),
+        (b'{"jsonrpc":"2.0","id":3,"method":"a","method":"b","params":{"t":"\\ud800"}}', b"3"),
+        (b'{"jsonrpc":"2.0","id":4,"method":"a","params":' + b"[" * 200 + b"]" * 200 + b"}", b"4"),
+        (b'{"method":"a","params":' + b"[" * 200 + b"]" * 200 + b',"jsonrpc":"2.0","id":5}', b"5"),
+    ],
+)
+def test_a_refusal_carries_the_id_when_there_is_just_one(raw: bytes, token: bytes | None) -> None:
+    assert _refusal(raw).id_token == token
+
+
+def test_an_upstream_is_blamed_for_its_own_messages() -> None:
+    with pytest.raises(UpstreamProtocolError):
+        read_upstream_message(b'{"jsonrpc":"2.0","id":1,"result":1,"result":2}')
+
+
+def test_only_a_clients_params_are_looked_into() -> None:
+    raw = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"a":2}}'
+    assert isinstance(read_upstream_message(raw), Message)
+    assert _refusal(raw).code == -32600
+
+
+def test_params_that_are_no_object_are_not_read() -> None:
+    for params in (b"[1]", b"null", b'"x"', b"5"):
+        assert _read(b'{"jsonrpc":"2.0","id":1,"method":"x","params":%b}' % params).params is None
+
+
+def test_an_array_is_a_batch_of_its_parts() -> None:
+    raw = b' [ {"a":1} , 5, [ ] ] '
+    batch = read_client_message(raw)
+    assert isinstance(batch, Batch)
+    assert batch.parts == [b'{"a":1}', b"5", b"[ ]"]
+
+
+def test_half_a_pair_stays_as_written_wherever_it_stands() -> None:
+    message = _read(b'{"jsonrpc":"2.0", "id":"\\ud800","method":"x","params":{"a":"\\udc00"}}')
+    assert message.id_token == b'"\\ud800"'
+    assert message.params is not None
+    assert bytes(message.params["a"]) == b'"\\udc00"'
+    batch = read_client_message(b'[ {"a":"\\ud800"} , "\\udfff"]')
+    assert isinstance(batch, Batch)
+    assert batch.parts == [b'{"a":"\\ud800"}', b'"\\udfff"']
+
+
+def test_the_size_limit_is_exact_and_named() -> None:
+    head, tail = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"t":"', b'"}}'
+    fits = head + b"x" * (limits.MESSAGE_BYTES - len(head) - len(tail)) + tail
+    assert len(fits) == 10 * 1024 * 1024
+    assert _read(fits).raw is fits
+    assert str(limits.MESSAGE_BYTES + 1) in _refusal(fits + b" ").reason
+
+
+def test_the_depth_limit_is_exact() -> None:
+    def nested(levels: int) -> bytes:
+        inner = levels - 2
+        return b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":%b%b}}' % (b"[" * inner, b"]" * inner)
+
+    assert _read(nested(128)).id_token == b"1"
+    assert "128" in _refusal(nested(129)).reason
+    assert "128" in _refusal(nested(100_000)).reason

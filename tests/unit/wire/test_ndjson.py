@@ -1,0 +1,169 @@
+"""Lines do not depend on how the bytes arrive, and no line holds more than its cap."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.wire.ndjson import LineSplitter, Oversize, to_line
+
+KEEP, GIVE_UP = 40, 100
+
+
+def _chunks(data: bytes, borders: list[int]) -> list[bytes]:
+    cuts = [0, *sorted(border % (len(data) + 1) for border in borders), len(data)]
+    return [data[start:end] for start, end in itertools.pairwise(cuts)]
+
+
+def _told(splitter: LineSplitter, chunks: list[bytes]) -> list[object]:
+    """What a reader is told: lines, and for each line too long its size, once it is known."""
+    out: list[object] = []
+    for chunk in chunks:
+        for line in splitter.feed(chunk):
+            if isinstance(line, bytes):
+                out.append(line)
+            elif line.is_ended:
+                if not line.was_given_up:
+                    out.append(("too long", line.size, line.head, line.tail))
+            else:
+                out.append("given up")
+    return out
+
+
+def _wanted(data: bytes) -> list[object]:
+    out: list[object] = []
+    *lines, _ = data.split(b"\n")
+    for line in lines:
+        if len(line) > KEEP:
+            if len(line) <= GIVE_UP:
+                out.append(("too long", len(line), line[:1024], line[-1024:]))
+        elif line.strip(b" \t\r\n\0"):
+            out.append(line.removesuffix(b"\r"))
+    return out
+
+
+_LINES = st.lists(
+    st.binary(max_size=60).map(lambda raw: raw.replace(b"\n", b"")) | st.just(b"  ") | st.just(b"a\r"),
+    max_size=8,
+)
+
+
+@given(_LINES, st.lists(st.integers(0, 10_000), max_size=30))
+@settings(max_examples=300)
+def test_lines_do_not_depend_on_how_the_bytes_arrive(lines: list[bytes], borders: list[int]) -> None:
+    data = b"".join(line + b"\n" for line in lines) + b"tail"
+    wanted = _wanted(data)
+    assert _told(LineSplitter(KEEP, GIVE_UP), [data]) == wanted
+    assert _told(LineSplitter(KEEP, GIVE_UP), [data[i : i + 1] for i in range(len(data))]) == wanted
+    assert _told(LineSplitter(KEEP, GIVE_UP), _chunks(data, borders)) == wanted
+
+
+@given(st.integers(1, 300), st.lists(st.integers(0, 400), max_size=8))
+@settings(max_examples=300)
+def test_no_line_that_is_too_long_goes_unmentioned(size: int, borders: list[int]) -> None:
+    line = b"x" * size
+    told = _told(LineSplitter(KEEP, GIVE_UP), _chunks(line + b"\nafter\n", borders))
+    assert told[-1] == b"after"
+    assert told[:-1] == [line] if size <= KEEP else len(told) >= 2
+    assert line in told or size > KEEP
+
+
+def test_a_line_that_does_not_end_is_given_up_once_and_the_next_one_is_whole() -> None:
+    splitter = LineSplitter(KEEP, GIVE_UP)
+    told = _told(splitter, [b"x" * 30] * 10 + [b"\nnext\n"])
+    assert told.count("given up") == 1
+    assert told[-1] == b"next"
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    inside = '{"a":"\u2028\u2029\x85\x1e\x0b\x0c\r"}'.encode()
+    assert LineSplitter().feed(inside + b"\n") == [inside]
+
+
+def test_a_carriage_return_before_the_end_belongs_to_the_line_end() -> None:
+    assert LineSplitter().feed(b'{"a":\r1}\r\n{"b":2}\r\n') == [b'{"a":\r1}', b'{"b":2}']
+
+
+def test_blank_lines_and_nul_bytes_are_skipped() -> None:
+    assert LineSplitter().feed(b"\n \n\t\r\n\0\0\n{}\n") == [b"{}"]
+
+
+@pytest.mark.parametrize("piece", [2, 7, 4096])
+def test_a_line_in_crumbs_costs_no_more_memory_than_its_bytes(piece: int) -> None:
+    keep = 64 * 1024
+    crumb = bytes(range(65, 65 + min(piece, 26))) * (piece // min(piece, 26))
+    splitter = LineSplitter(keep, 4 * keep)
+    tracemalloc.start()
+    try:
+        for _ in range(keep // len(crumb) - 1):
+            splitter.feed(bytes(bytearray(crumb)))
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1.5 * keep
+    assert peak < 3 * keep
+
+
+def test_past_its_cap_a_line_holds_only_its_edges() -> None:
+    keep = 64 * 1024
+    splitter = LineSplitter(keep, 100 * keep)
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            splitter.feed(b"x" * keep)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < keep // 4
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "token"),
+    [
+        (b'{"jsonrpc":"2.0","id":12,"result":{', b'"}}', b"12"),
+        (b'{ "id" : "a\\"b" , "jsonrpc"', b'"}}', b'"a\\"b"'),
+        (b'{"jsonrpc":"2.0","method":"tools/call","id":1.0,"params":', b"}}", b"1.0"),
+        (b'{"result":{"x":"', b'"},"jsonrpc":"2.0","id":9}', b"9"),
+        (b'{"params":{"id":1,', b'"id":1}}', None),
+        (b'{"result":{"id":5,', b'{"jsonrpc":"2.0","id":5}}', None),
+        (b'{"jsonrpc":"2.0","id":{"id":3,', b"}}", None),
+        (b'{"jsonrpc":"2.0","id":01,"params":', b"}}", None),
+        (b'{"jsonrpc":"2.0","id":"\x01","params":', b"}}", None),
+        (b'{"jsonrpc":"2.0","id":"\xff","params":', b"}}", None),
+    ],
+)
+def test_the_id_of_a_line_too_long_is_found_at_its_edges(
+    head: bytes, tail: bytes, token: bytes | None
+) -> None:
+    assert Oversize(99, head, tail, True).id_token == token
+
+
+def test_a_line_that_was_given_up_is_reported_again_only_when_its_end_tells_its_id() -> None:
+    splitter = LineSplitter(KEEP, GIVE_UP)
+    found = splitter.feed(b'{"result":"' + b"x" * 200) + splitter.feed(b'","jsonrpc":"2.0","id":4}\n')
+    assert [(line.is_ended, line.id_token) for line in found if isinstance(line, Oversize)] == [
+        (False, None),
+        (True, b"4"),
+    ]
+    found = splitter.feed(b'{"id":4,"result":"' + b"x" * 200) + splitter.feed(b'"}\n')
+    assert [(line.is_ended, line.id_token) for line in found if isinstance(line, Oversize)] == [
+        (False, b"4"),
+        (True, None),
+    ]
+
+
+@given(st.integers(KEEP + 1, 90), st.lists(st.integers(0, 400), max_size=20))
+@settings(max_examples=200)
+def test_the_edges_do_not_depend_on_how_the_bytes_arrive(size: int, borders: list[int]) -> None:
+    line = bytes(33 + i % 90 for i in range(size))
+    for chunks in (_chunks(line + b"\n", borders), [line[i : i + 1] for i in range(size)] + [b"\n"]):
+        assert _told(LineSplitter(KEEP, GIVE_UP), chunks) == [("too long", size, line, line)]
+
+
+def test_a_line_break_inside_a_message_becomes_a_blank() -> None:
+    assert to_line(b'{"a":\r\n1}') == b'{"a":  1}\n'
+    assert to_line(b'{"a":1}') == b'{"a":1}\n'
