@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import pytest
 from hypothesis import example, given
@@ -161,30 +160,17 @@ def test_nothing_is_kept_of_an_event_over_the_limit():
     assert len(reader._block) + len(reader._head) + len(reader._tail) <= 2048
 
 
-def test_the_work_is_linear():
-    def seconds(size: int, step: int) -> float:
-        stream = b"data: " + b"x" * size + b"\n\n"
-        pieces = [stream[i : i + step] for i in range(0, len(stream), step)]
-        best = 9e9
-        for _ in range(3):
-            reader, begin = SseReader(1 << 30), time.perf_counter()
-            for piece in pieces:
-                reader.feed(piece)
-            best = min(best, time.perf_counter() - begin)
-        return best
-
-    assert seconds(160_000, 1) < 40 * seconds(16_000, 1)
-    assert seconds(16_000_000, 16_384) < 60 * seconds(1_000_000, 16_384)
+@pytest.mark.parametrize(("size", "step"), [(1_000_000, 1), (64_000_000, 16_384)])
+def test_a_huge_event_in_small_pieces_is_read_in_reasonable_time(size: int, step: int):
+    # Rescanning or copying at each piece would take hours; the suite's own time limit is the judge.
+    stream = b"data: " + b"x" * size + b"\n\n"
+    reader = SseReader(1 << 30)
+    found = [event for at in range(0, len(stream), step) for event in reader.feed(stream[at : at + step])]
+    assert [len(event.data) for event in found] == [size]
 
 
-def test_many_small_events_in_one_chunk_are_linear():
-    def seconds(count: int) -> float:
-        stream, begin = b"data: x\n\n" * count, time.perf_counter()
-        assert len(read(stream)) == count
-        return time.perf_counter() - begin
-
-    seconds(1000)
-    assert seconds(50_000) < 120 * min(seconds(1000) for _ in range(5))
+def test_many_small_events_in_one_chunk_are_read_in_reasonable_time():
+    assert len(read(b"data: x\n\n" * 1_000_000)) == 1_000_000
 
 
 @given(st.binary(max_size=40).filter(lambda b: b"\0" not in b))
