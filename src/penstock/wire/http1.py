@@ -11,7 +11,6 @@ where a message ends, but the next request on a connection must not be looked at
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -49,7 +48,9 @@ _NAME = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _VALUE = rb"[\t\x20-\x7e\x80-\xff]"
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z\-]{0,31}) ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: " + _VALUE + rb"*)?\r\n")
-_FIELD = re.compile(rb"^(" + _NAME + rb"++):[\t ]*+(" + _VALUE + rb"*+)\r\n", re.MULTILINE)
+_FIELD = re.compile(
+    rb"^(" + _NAME + rb"++):[\t ]*+((?:[\x21-\x7e\x80-\xff]++(?:[\t ]++(?!\r))?+)*+)[\t ]*+\r\n", re.MULTILINE
+)
 _HOST = re.compile(rb"[0-9A-Za-z._~%!$&'()*+;=:\[\]\-]*")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([/?].*)?")
 
@@ -101,12 +102,7 @@ def read_request_head(block: bytes) -> RequestHead:
         target = _reduce_target(method, target, host)
     length = _body_length(fields, is_http11)
     connection = fields.get(b"connection")
-    if connection is None:
-        is_kept_alive = is_http11
-    elif is_http11:
-        is_kept_alive = b"close" not in _tokens(connection)
-    else:
-        is_kept_alive = b"keep-alive" in _tokens(connection)
+    is_kept_alive = is_http11 if connection is None else _is_kept_alive(connection, is_http11)
     return RequestHead(
         method, target, headers, fields, 0 if length is None else length, is_http11, is_kept_alive
     )
@@ -129,12 +125,7 @@ def read_response_head(block: bytes, is_head_request: bool = False) -> ResponseH
                 raise MalformedHttp(f"Repeated {name.decode()}")
     length = _body_length(fields, is_http11)
     connection = fields.get(b"connection")
-    if connection is None:
-        is_kept_alive = is_http11
-    elif is_http11:
-        is_kept_alive = b"close" not in _tokens(connection)
-    else:
-        is_kept_alive = b"keep-alive" in _tokens(connection)
+    is_kept_alive = is_http11 if connection is None else _is_kept_alive(connection, is_http11)
     if is_head_request or status < 200 or status in (204, 304):
         length = 0
     elif length is None:
@@ -152,8 +143,6 @@ def _read_fields(block: bytes, start: int, most: int) -> Headers:
     headers: Headers = _FIELD.findall(block, start)
     if len(headers) != count or not block.endswith(b"\r\n"):
         raise MalformedHttp("Malformed header line")
-    if b" \r\n" in block or b"\t\r\n" in block:
-        headers = [(name, value.rstrip(b"\t ")) for name, value in headers]
     return headers
 
 
@@ -204,6 +193,13 @@ def _reduce_target(method: bytes, target: bytes, host: bytes | None) -> bytes:
     return path
 
 
+def _is_kept_alive(connection: bytes, is_http11: bool) -> bool:
+    if connection == b"keep-alive":
+        return True
+    tokens = _tokens(connection)
+    return b"close" not in tokens and (is_http11 or b"keep-alive" in tokens)
+
+
 def _tokens(value: bytes) -> list[bytes]:
     return [token.strip() for token in value.lower().split(b",")]
 
@@ -223,11 +219,13 @@ def find_all(headers: Headers, name: bytes) -> list[bytes]:
 
 def end_to_end(headers: Headers) -> Headers:
     """`headers` without those meant for one connection only, be it by their name or by Connection."""
-    dropped: Iterable[bytes] = HOP_BY_HOP
-    named = find_all(headers, b"connection")
-    if named:
-        dropped = HOP_BY_HOP.union(*map(_tokens, named))
-    return [field for field in headers if field[0].lower() not in dropped]
+    kept = [field for field in headers if field[0].lower() not in HOP_BY_HOP]
+    if len(kept) != len(headers):
+        for connection in find_all(headers, b"connection"):
+            if connection not in (b"keep-alive", b"close"):  # which name no header
+                named = _tokens(connection)
+                kept = [field for field in kept if field[0].lower() not in named]
+    return kept
 
 
 def _reason(status: int) -> bytes:
