@@ -242,8 +242,9 @@ class HttpConnection(asyncio.Protocol):
             is_complete = len(body) == self._left
         if is_complete and self._head is not None:
             head, self._head, self._chunked = self._head, None, None
-            self._body = bytearray()
-            self._handle(head, bytes(body))
+            whole = bytes(body)
+            body.clear()  # before the handler runs: a big body should be there once
+            self._handle(head, whole)
         return at
 
     def _handle(self, head: RequestHead, body: bytes) -> None:

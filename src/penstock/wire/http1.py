@@ -228,16 +228,54 @@ def end_to_end(headers: Headers) -> Headers:
     return kept
 
 
-def _reason(status: int) -> bytes:
-    import http  # a millisecond that most starts can do without
+_REASONS = """
+200 OK
+201 Created
+202 Accepted
+203 Non-Authoritative Information
+204 No Content
+206 Partial Content
+301 Moved Permanently
+302 Found
+303 See Other
+304 Not Modified
+307 Temporary Redirect
+308 Permanent Redirect
+400 Bad Request
+401 Unauthorized
+402 Payment Required
+403 Forbidden
+404 Not Found
+405 Method Not Allowed
+406 Not Acceptable
+408 Request Timeout
+409 Conflict
+410 Gone
+411 Length Required
+412 Precondition Failed
+413 Content Too Large
+414 URI Too Long
+415 Unsupported Media Type
+416 Range Not Satisfiable
+417 Expectation Failed
+421 Misdirected Request
+422 Unprocessable Content
+425 Too Early
+426 Upgrade Required
+428 Precondition Required
+429 Too Many Requests
+431 Request Header Fields Too Large
+451 Unavailable For Legal Reasons
+500 Internal Server Error
+501 Not Implemented
+502 Bad Gateway
+503 Service Unavailable
+504 Gateway Timeout
+505 HTTP Version Not Supported
+"""
+"""As in IANA's registry. Not from the module `http`, which may have to load when no file can be opened."""
 
-    try:
-        return http.HTTPStatus(status).phrase.encode()
-    except ValueError:
-        return b""
-
-
-_STATUS_LINES = {200: b"HTTP/1.1 200 OK\r\n", 202: b"HTTP/1.1 202 Accepted\r\n"}
+_STATUS_LINES = {int(line[:3]): f"HTTP/1.1 {line}\r\n".encode() for line in _REASONS.split("\n") if line}
 
 
 def status_line(status: int) -> bytes:
@@ -246,7 +284,7 @@ def status_line(status: int) -> bytes:
     if line is None:
         if not 100 <= status <= 999:
             raise ValueError(f"not an HTTP status: {status}")
-        line = _STATUS_LINES[status] = b"HTTP/1.1 %d %b\r\n" % (status, _reason(status))
+        return b"HTTP/1.1 %d \r\n" % status
     return line
 
 

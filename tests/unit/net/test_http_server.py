@@ -117,7 +117,7 @@ def echo(request: Request, reply: Reply) -> None:
 async def soon(condition: Callable[[], bool]) -> None:
     """Waits for what must come true; the test fails when it does not within five seconds."""
     async with asyncio.timeout(5):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(0.005)
 
 
@@ -134,7 +134,8 @@ def test_a_request_is_given_whole_and_as_it_was_sent():
         async with serving(echo) as site:
             peer = await site.connect()
             peer.send(
-                b"POST /a/b?c=d HTTP/1.1\r\nHost: x\r\nMcp-Session-ID: s\r\nX: 1\r\nx: 2\r\nContent-Length: 3\r\n\r\nabc"
+                b"POST /a/b?c=d HTTP/1.1\r\nHost: x\r\nMcp-Session-ID: s\r\nX: 1\r\nx: 2\r\n"
+                b"Content-Length: 3\r\n\r\nabc"
             )
             status, headers, body = await peer.answer()
             assert (status, body) == (200, b"POST abc")
@@ -157,7 +158,9 @@ def test_h11_is_understood_with_a_length_and_in_chunks():
             peer = await site.connect()
             for headers in ([("Content-Length", "10")], [("Transfer-Encoding", "chunked")]):
                 client = h11.Connection(h11.CLIENT)
-                peer.send(client.send(h11.Request(method="POST", target="/", headers=[("Host", "x"), *headers])))
+                peer.send(
+                    client.send(h11.Request(method="POST", target="/", headers=[("Host", "x"), *headers]))
+                )
                 peer.send(client.send(h11.Data(data=b"01234")))
                 peer.send(client.send(h11.Data(data=b"56789")) + client.send(h11.EndOfMessage()))
                 assert (await peer.answer())[2] == b"POST 0123456789"
@@ -166,7 +169,8 @@ def test_h11_is_understood_with_a_length_and_in_chunks():
 
 
 CHUNKED_POST = (
-    b"POST /t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX: z\r\n\r\n"
+    b"POST /t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nX: z\r\n\r\n"
 )
 
 
@@ -286,13 +290,16 @@ HOST = b"Host: x\r\n"
     "raw",
     [
         pytest.param(
-            LINE + HOST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + HIDDEN, id="cl-te"
+            LINE + HOST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + HIDDEN,
+            id="cl-te",
         ),
         pytest.param(LINE + HOST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + HIDDEN, id="xchunked"),
         pytest.param(
             LINE + HOST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n" + HIDDEN, id="te-list"
         ),
-        pytest.param(LINE + HOST + b"X: y\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + HIDDEN, id="te-bare-lf"),
+        pytest.param(
+            LINE + HOST + b"X: y\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + HIDDEN, id="te-bare-lf"
+        ),
         pytest.param(
             LINE + HOST + b"Content-Length: 0\r\nContent-Length: 9\r\n\r\n" + HIDDEN, id="two-lengths"
         ),
@@ -306,9 +313,15 @@ HOST = b"Host: x\r\n"
         pytest.param(LINE + HOST + b"X: a\x08b\r\n\r\n" + HIDDEN, id="control"),
         pytest.param(LINE + b"\r\n" + HIDDEN, id="no-host"),
         pytest.param(LINE + HOST + HOST + b"\r\n" + HIDDEN, id="two-hosts"),
-        pytest.param(LINE + HOST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n", id="long-chunk"),
-        pytest.param(LINE + HOST + b"Transfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n", id="hex-chunk"),
-        pytest.param(LINE + HOST + b"Transfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n", id="chunk-bare-lf"),
+        pytest.param(
+            LINE + HOST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n", id="long-chunk"
+        ),
+        pytest.param(
+            LINE + HOST + b"Transfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n", id="hex-chunk"
+        ),
+        pytest.param(
+            LINE + HOST + b"Transfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n", id="chunk-bare-lf"
+        ),
         pytest.param(b"\x16\x03\x01\x02\x00\x01", id="tls-hello"),
         pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="http2"),
         pytest.param(b"\r\n\r\n", id="blank-lines"),
@@ -353,7 +366,9 @@ def test_a_body_after_length_zero_is_no_request():
         pytest.param(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, id="a-huge-target"),
         pytest.param(b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, id="a-long-target"),
         pytest.param(LINE + HOST + b"Content-Length: 10485761\r\n\r\n", 413, id="too-long"),
-        pytest.param(LINE + HOST + b"Content-Length: 99999999999\r\n\r\n" + b"x" * 500_000, 413, id="way-too-long"),
+        pytest.param(
+            LINE + HOST + b"Content-Length: 99999999999\r\n\r\n" + b"x" * 500_000, 413, id="way-too-long"
+        ),
         pytest.param(LINE + HOST + b"Expect: tea\r\nContent-Length: 1\r\n\r\n", 417, id="expectation"),
     ],
 )
@@ -374,7 +389,9 @@ def test_a_chunked_body_over_the_limit_is_refused(monkeypatch):
     async def main() -> None:
         async with serving(echo) as site:
             peer = await site.connect()
-            peer.send(LINE + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1000\r\n%b\r\n" % (b"x" * 4096) * 30)
+            peer.send(
+                LINE + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1000\r\n%b\r\n" % (b"x" * 4096) * 30
+            )
             assert (await peer.until_closed()).startswith(b"HTTP/1.1 413 ")
             assert site.requests == []
 
@@ -408,7 +425,8 @@ def test_an_upgrade_is_ignored():
         async with serving(echo) as site:
             peer = await site.connect()
             peer.send(
-                b"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: websocket\r\n\r\n" + GET
+                b"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+                b"Upgrade: websocket\r\n\r\n" + GET
             )
             assert (await peer.answer())[0] == 200
             assert (await peer.answer())[0] == 200

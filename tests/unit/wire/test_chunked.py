@@ -34,7 +34,9 @@ EXTENSIONS = st.sampled_from([b"", b";a", b";a=b", b' ; a="b c"', b";\xe9"])
 
 @given(PARTS, EXTENSIONS, st.sampled_from([b"", b"X: y\r\n", b"Content-Length: 3\r\nA:\r\n"]), st.data())
 def test_the_body_does_not_depend_on_how_the_bytes_arrive(parts, extension, trailers, data):
-    raw = b"".join(b"%X%b\r\n%b\r\n" % (len(p), extension, p) for p in parts) + b"000\r\n" + trailers + b"\r\n"
+    raw = (
+        b"".join(b"%X%b\r\n%b\r\n" % (len(p), extension, p) for p in parts) + b"000\r\n" + trailers + b"\r\n"
+    )
     expected = (b"".join(parts), True, b"NEXT")
     assert read(raw + b"NEXT") == expected
     assert read(*one_by_one(raw + b"NEXT")) == expected
@@ -45,7 +47,9 @@ def test_the_body_does_not_depend_on_how_the_bytes_arrive(parts, extension, trai
 @given(PARTS)
 def test_h11_writes_what_we_read(parts):
     peer = h11.Connection(h11.CLIENT)
-    peer.send(h11.Request(method="POST", target="/", headers=[("Host", "x"), ("Transfer-Encoding", "chunked")]))
+    peer.send(
+        h11.Request(method="POST", target="/", headers=[("Host", "x"), ("Transfer-Encoding", "chunked")])
+    )
     raw = b"".join(peer.send(h11.Data(data=part)) for part in parts) + peer.send(h11.EndOfMessage())
     assert read(raw) == (b"".join(parts), True, b"")
 

@@ -235,8 +235,8 @@ class LlhttpRequest:
 
 
 PIECES = st.sampled_from(
-    [b"Content-Length", b"Transfer-Encoding", b"X", b":", b": ", b" ", b"\t", b"\r\n", b"\n", b"\r", b"\0", b"0",
-     b"5", b"chunked", b"identity", b",", b"+", b"\x80", b"Host", b"x", b"\r\n\r\n"]
+    [b"Content-Length", b"Transfer-Encoding", b"X", b":", b": ", b" ", b"\t", b"\r\n", b"\n", b"\r", b"\0",
+     b"0", b"5", b"chunked", b"identity", b",", b"+", b"\x80", b"Host", b"x", b"\r\n\r\n"]
 )  # fmt: skip
 
 
@@ -333,7 +333,8 @@ def test_headers_are_found_whatever_their_case():
 
 
 @pytest.mark.parametrize(
-    "field", [(b"a\nb", b"c"), (b"a", b"b\r\nc: d"), (b"a", b"b\r"), (b"a", b"b\n"), (b"a", b"\0"), (b"\0", b"")]
+    "field",
+    [(b"a\nb", b"c"), (b"a", b"b\r\nc: d"), (b"a", b"b\r"), (b"a", b"b\n"), (b"a", b"\0"), (b"\0", b"")],
 )
 def test_a_header_cannot_smuggle_a_line(field):
     with pytest.raises(ValueError):
@@ -349,7 +350,12 @@ def test_a_target_cannot_smuggle_a_line(target):
 
 
 def test_the_framing_of_another_hop_gives_way_to_ours():
-    theirs = [(b"content-LENGTH", b"9"), (b"Transfer-Encoding", b"chunked"), (b"Connection", b"x"), (b"A", b"1")]
+    theirs = [
+        (b"content-LENGTH", b"9"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Connection", b"x"),
+        (b"A", b"1"),
+    ]
     assert build_response_head(200, theirs, b"Content-Length: 0\r\n") == (
         b"HTTP/1.1 200 OK\r\nA: 1\r\nContent-Length: 0\r\n\r\n"
     )

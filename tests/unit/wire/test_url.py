@@ -60,7 +60,9 @@ def test_an_address_to_listen_on(text, address):
     assert parse_listen(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "x", "a:", ":80", "::1:80", "a:70000", "a:-1", "a b:1", "[::1]", "8080/x"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "a:", ":80", "::1:80", "a:70000", "a:-1", "a b:1", "[::1]", "8080/x"]
+)
 def test_what_is_no_address_to_listen_on_is_named(text):
     with pytest.raises(ConfigError) as caught:
         parse_listen(text)
@@ -87,8 +89,9 @@ def test_this_machine_is_not_behind_a_proxy(host):
 
 @pytest.mark.parametrize(
     ("entry", "is_direct"),
-    [("*", True), ("example", True), (".example", True), ("a.example", True), ("*.example", True), ("A.EXAMPLE", True),
-     ("b, a.example", True), ("a.example:8000", True), ("a.example:81", False), ("xample", False), ("b.a.example", False),
+    [("*", True), ("example", True), (".example", True), ("a.example", True), ("*.example", True),
+     ("A.EXAMPLE", True), ("b, a.example", True), ("a.example:8000", True), ("a.example:81", False),
+     ("xample", False), ("b.a.example", False),
      ("", False), (" , ", False)],
 )  # fmt: skip
 def test_no_proxy_is_heard(entry, is_direct):
