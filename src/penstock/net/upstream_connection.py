@@ -138,14 +138,18 @@ class UpstreamConnection(asyncio.Protocol):
             self._last_block = b""  # the same head means another length now
         self._left = _AWAITING_HEAD
         self._transport.write(request)
-        if ticket.is_paused:
-            self.pause()
+        if ticket.is_paused:  # a connection just made: uvloop starts to read after this, whatever we say now
+            asyncio.get_running_loop().call_soon(self._pause_if_asked)
 
     def pause(self) -> None:
         """Reads no more of the response."""
         if self._ticket is not None and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
+
+    def _pause_if_asked(self) -> None:
+        if self._ticket is not None and self._ticket.is_paused:
+            self.pause()
 
     def resume(self) -> None:
         """Reads on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import os
 import socket
 import ssl
 import subprocess
@@ -484,12 +485,14 @@ def test_an_end_that_only_the_kernel_has_seen_is_noticed():
         sockets: list[socket.socket] = []
 
         async def script(line: Line) -> None:
-            sockets.append(line.writer.get_extra_info("socket"))
+            fd = line.writer.get_extra_info("socket").fileno()
+            sockets.append(socket.socket(fileno=os.dup(fd)))
             await answering(OK)(line)
 
         async with upstream(script) as site:
             await site.asked()
-            sockets[0].shutdown(socket.SHUT_WR)  # and no turn of the loop before the next request
+            sockets[0].shutdown(socket.SHUT_WR)
+            sockets[0].close()  # and no turn of the loop before the next request
             ear, _ = site.ask()
             assert (await ear.done()).error is None
             assert site.connections == 2
