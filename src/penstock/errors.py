@@ -9,6 +9,7 @@
     |   |-- ConnectFailed            it could not be reached
     |   |-- ToolListFailed           it did not give its tool list
     |   '-- UpstreamLost             it went away
+    |-- MalformedHttp                bytes that are no HTTP message we take
     '-- ProtocolError                one message that must not be forwarded
         |-- ClientProtocolError      the client sent it
         '-- UpstreamProtocolError    the upstream sent it
@@ -111,6 +112,14 @@ class UpstreamLost(UpstreamError):
 
     def __init__(self, detail: str = "Shutting down proxy") -> None:
         super().__init__(self.safe_message, detail, Failure.REFUSED)
+
+
+class MalformedHttp(PenstockError):
+    """Bytes that are no HTTP message we take. `status` answers a client; `reason` is safe to send."""
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.reason, self.status = reason, status
 
 
 class ProtocolError(PenstockError):

@@ -65,3 +65,63 @@ PATTERN_REPEATS = 25
 
 BYTES_PER_TOKEN = 4
 """Rule of thumb for JSON in the tokenizers of current models; the summary calls it an estimate."""
+
+HTTP_HEAD_BYTES = 32 * 1024
+"""Request line and headers of one request. Clients send 1 KiB; big cookies and tokens reach 16."""
+
+HTTP_HEADERS = 100
+"""Header lines in one message. Browsers send 20; every further one costs us more than it costs the sender."""
+
+HTTP_TARGET_BYTES = 8 * 1024
+"""A request target. RFC 9112 asks for 8,000 octets."""
+
+HTTP_REQUEST_SECONDS = 10.0
+"""From the first byte of a request to the end of its headers, and from there to the end of its body."""
+
+HTTP_BODY_BYTES_PER_SECOND = 64 * 1024
+"""Each so many bytes of a body buy one more second: a slow line may upload, a dripping one may not."""
+
+HTTP_IDLE_SECONDS = 75.0
+"""A kept-alive connection without a request. nginx waits as long; clients give up sooner."""
+
+HTTP_STALL_SECONDS = 60.0
+"""A client with bytes waiting for it that takes none of them."""
+
+HTTP_LINGER_SECONDS = 2.0
+"""After a refusal we read on so long: closing at once would reset the line and lose the refusal."""
+
+HTTP_CONNECTIONS = 1_000
+"""Client connections at once; more are answered 503. Common systems grant 1,024 files to a process."""
+
+HTTP_REFUSALS = 64
+"""Connections beyond the cap that are told so; past these they are just closed."""
+
+PIPELINED_BYTES = 64 * 1024
+"""Bytes of further requests held while one is being answered; past this the client is not read."""
+
+HTTP_JOIN_BYTES = 64 * 1024
+"""Parts of one reply that are written in the same turn of the loop are sent as one, up to this."""
+
+LISTEN_BACKLOG = 1_024
+"""Connections that the kernel may hold for us; a burst of clients must not see resets."""
+
+ACCEPT_BATCH = 64
+"""Connections taken in one turn of the loop, so that a burst does not stop the others."""
+
+ACCEPT_RETRY_SECONDS = 1.0
+"""Pause in accepting after the system had no file or no memory for one more connection."""
+
+CHUNK_LINE_BYTES = 1_024
+"""The line before a chunk: a size, and an extension that nobody uses."""
+
+RESPONSE_HEAD_BYTES = 64 * 1024
+"""Status line and headers of an upstream's answer; servers set more than clients do."""
+
+RESPONSE_HEADERS = 1_000
+"""Header lines in an upstream's answer."""
+
+UPSTREAM_IDLE_SECONDS = 4.0
+"""An idle upstream connection older than this is not used again: many servers close theirs after 5 s."""
+
+UPSTREAM_IDLE_CONNECTIONS = 64
+"""Idle upstream connections that are kept."""

@@ -1,0 +1,157 @@
+"""An HTTP/1.1 client for one upstream, with connections that are kept for the next request.
+
+A request is written once. When its connection fails after that, nobody knows whether the server acted on
+it, so the receiver is told and nothing is sent again. Redirects are not followed: they are answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from penstock import limits
+from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost
+from penstock.net.dial import TlsFactory, default_tls, dial
+from penstock.net.upstream_connection import Receiver, Ticket, UpstreamConnection
+from penstock.wire.http1 import Headers, build_request_head
+from penstock.wire.url import Url, maybe_proxy
+
+__all__ = ["HttpClient", "Receiver", "Ticket"]
+
+_METHODS_WITH_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
+
+
+class HttpClient:
+    """Sends requests to the origin of `url`; how many connections that takes is its own affair.
+
+    `environ` is where a forward proxy may be named, as a rule `os.environ`.
+    """
+
+    def __init__(
+        self,
+        url: Url,
+        *,
+        connect_timeout: float = limits.CONNECT_SECONDS,
+        new_tls: TlsFactory = default_tls,
+        environ: Mapping[str, str] | None = None,
+        idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS,
+    ) -> None:
+        self.url = url
+        self._loop = asyncio.get_running_loop()
+        self._host = url.authority.encode()
+        self._connect_timeout = connect_timeout
+        self._new_tls = new_tls
+        self._idle_seconds = idle_seconds
+        self._proxy = maybe_proxy(url, os.environ if environ is None else environ)
+        self._target_prefix = b""
+        self._proxy_headers: Headers = []
+        if self._proxy is not None and not url.is_tls:
+            self._target_prefix = url.origin.encode()  # a proxy is told whom to ask (RFC 9112, 3.2.2)
+            credentials = self._proxy.basic_credentials
+            if credentials is not None:
+                self._proxy_headers = [(b"Proxy-Authorization", credentials)]
+        self._idle: list[UpstreamConnection] = []  # the last one used is the first one used again
+        self._open: set[UpstreamConnection] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._expiry: asyncio.TimerHandle | None = None
+        self._all_gone: asyncio.Future[None] | None = None
+        self._is_closed = False
+
+    @property
+    def connection_count(self) -> int:
+        """Connections open now, idle ones included."""
+        return len(self._open)
+
+    def request(
+        self, method: bytes, target: bytes, headers: Headers, body: bytes, receiver: Receiver
+    ) -> Ticket:
+        """Sends a request; `receiver` hears of the response, never before this returns."""
+        framing = b"Content-Length: %d\r\n" % len(body) if body or method in _METHODS_WITH_BODY else b""
+        if self._target_prefix:
+            target, headers = self._target_prefix + target, headers + self._proxy_headers
+        message = build_request_head(method, target, self._host, headers, framing) + body
+        ticket = Ticket(receiver)
+        is_head = method == b"HEAD"
+        connection = self._take_idle()
+        if connection is not None:
+            connection.send(message, is_head, ticket)
+        else:
+            task = self._loop.create_task(self._send_on_new_connection(message, is_head, ticket))
+            ticket.connecting = task
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
+        return ticket
+
+    async def close(self) -> None:
+        """Closes every connection; requests under way fail."""
+        self._is_closed = True
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        for connection in tuple(self._open):
+            connection.fail(UpstreamLost("Connection closed by us"))
+        connecting = tuple(self._connecting)
+        for task in connecting:
+            task.cancel()
+        await asyncio.gather(*connecting, return_exceptions=True)
+        if self._open:
+            self._all_gone = self._loop.create_future()
+            await asyncio.wait((self._all_gone,), timeout=1.0)
+
+    def _take_idle(self) -> UpstreamConnection | None:
+        oldest = self._loop.time() - self._idle_seconds
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.idle_since > oldest and connection.is_usable:
+                return connection
+            connection.close_now()
+        return None
+
+    async def _send_on_new_connection(self, message: bytes, is_head: bool, ticket: Ticket) -> None:
+        def send(connection: UpstreamConnection) -> None:
+            self._open.add(connection)
+            if ticket.is_done:
+                connection.close_now()
+            else:
+                connection.send(message, is_head, ticket)
+
+        def new_connection() -> UpstreamConnection:
+            return UpstreamConnection(send, self._on_idle, self._on_gone)
+
+        try:
+            if self._is_closed:
+                raise ConnectFailed(self.url.origin, "Connection closed by us")
+            await dial(new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls)
+        except UpstreamError as why:
+            if ticket.connection is None:  # else the request is out, and its connection will tell
+                ticket.fail(why)
+        except asyncio.CancelledError:
+            ticket.fail(UpstreamLost("Connection closed by us"))  # by close(): a cancelled ticket is deaf
+            raise
+
+    def _on_idle(self, connection: UpstreamConnection) -> None:
+        if self._is_closed or len(self._idle) >= limits.UPSTREAM_IDLE_CONNECTIONS:
+            connection.close_now()
+            return
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
+        if self._expiry is None:
+            self._expiry = self._loop.call_later(self._idle_seconds, self._expire)
+
+    def _on_gone(self, connection: UpstreamConnection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._all_gone is not None and not self._open and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def _expire(self) -> None:
+        """Closes what has been idle too long; the timer runs only while something is idle."""
+        self._expiry = None
+        oldest = self._loop.time() - self._idle_seconds
+        while self._idle and self._idle[0].idle_since <= oldest:
+            self._idle.pop(0).close_now()
+        if self._idle:
+            wait = self._idle[0].idle_since - oldest
+            self._expiry = self._loop.call_later(wait, self._expire)

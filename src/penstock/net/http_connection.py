@@ -1,0 +1,395 @@
+"""One client's connection: requests in, one after another, and replies out in the same order.
+
+A request is given to the handler when its body is complete, and the next one is not looked at before the
+reply is finished. What is malformed, too big or too slow is refused, and the connection closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock import limits
+from penstock.errors import MalformedHttp
+from penstock.net.http_exchange import Reply, Request
+from penstock.wire.chunked import ChunkedReader
+from penstock.wire.http1 import CHUNKED, RequestHead, build_response_head, read_request_head
+
+if TYPE_CHECKING:
+    from penstock.net.http_server import HttpServer
+
+log = logging.getLogger("penstock")
+
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_NEVER = float("inf")
+_TEXT = [(b"Content-Type", b"text/plain; charset=utf-8")]
+
+
+def refusal(status: int, reason: str) -> bytes:
+    """A whole reply that says why, after which the connection is closed."""
+    body = reason.encode() + b"\n"
+    framing = b"Content-Length: %d\r\nConnection: close\r\n" % len(body)
+    return build_response_head(status, _TEXT, framing) + body
+
+
+class _Stage(enum.IntEnum):
+    """What the next bytes from the client are."""
+
+    HEAD = 0
+    BODY = 1
+    NEXT = 2  # a request is being answered; what comes is the next one
+    NOTHING = 3  # refused or closing: whatever comes is thrown away
+
+
+class HttpConnection(asyncio.Protocol):
+    """Reads requests off one connection and writes the replies."""
+
+    __slots__ = (
+        "_body",
+        "_chunked",
+        "_deadline",
+        "_drained",
+        "_head",
+        "_is_closing_after_reply",
+        "_is_consuming",
+        "_left",
+        "_more",
+        "_more_size",
+        "_out",
+        "_out_size",
+        "_partial",
+        "_peer",
+        "_progress_at",
+        "_reply",
+        "_rest",
+        "_rest_at",
+        "_server",
+        "_stage",
+        "_transport",
+        "_written",
+        "id",
+        "is_full",
+        "persistence",
+    )
+
+    def __init__(self, server: HttpServer, connection_id: int) -> None:
+        self.id = connection_id
+        self.is_full = False
+        self.persistence = b""  # what the next head says of keeping the connection
+        self._server = server
+        self._transport: Any = None
+        self._peer: Any = None
+        self._stage = _Stage.HEAD
+        self._deadline = server.now + server.limits.request_seconds
+        self._partial = bytearray()  # of a head that has not arrived whole
+        self._head: RequestHead | None = None
+        self._body = bytearray()
+        self._left = 0
+        self._chunked: ChunkedReader | None = None
+        self._reply: Reply | None = None
+        self._is_closing_after_reply = False
+        self._is_consuming = False
+        self._rest = b""  # bytes of the next request, from _rest_at on, and then _more
+        self._rest_at = 0
+        self._more: list[bytes] = []
+        self._more_size = 0
+        self._out: list[bytes] = []  # written in this turn of the loop
+        self._out_size = 0
+        self._written = 0
+        self._drained = 0
+        self._progress_at = server.now
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greets nobody: the client speaks first. Over the cap it hears that we are full."""
+        self._transport = transport
+        self._peer = transport.get_extra_info("peername")
+        self._transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
+        if not self._server.admit(self):
+            self._refuse(503, "Too many connections")
+
+    def data_received(self, data: bytes) -> None:
+        """Reads on, or holds what belongs to the next request."""
+        if self._stage <= _Stage.BODY:
+            self._consume(data, 0)
+        elif self._stage == _Stage.NEXT:
+            self._more.append(data)
+            self._more_size += len(data)
+            if self._more_size > limits.PIPELINED_BYTES:
+                self._transport.pause_reading()
+
+    def eof_received(self) -> None:
+        """Takes a half-closed connection for a closed one, as nginx does: HTTP clients do not half-close."""
+        if self._reply is not None:
+            self._transport.abort()
+            self._lose()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tells the handler and the server."""
+        self._lose()
+        self._server.forget(self)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than we write."""
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.is_full = False
+        if self._reply is not None:
+            self._call(self._reply.on_drain)
+        elif self._stage == _Stage.NEXT:
+            self._await_request()
+
+    # Reading
+
+    def _consume(self, data: bytes, at: int) -> None:
+        self._is_consuming = True
+        size = len(data)
+        try:
+            while at < size:
+                if self._stage == _Stage.HEAD:
+                    at = self._read_head(data, at)
+                elif self._stage == _Stage.BODY:
+                    at = self._read_body(data, at)
+                elif self._stage == _Stage.NEXT:
+                    self._rest, self._rest_at = data, at
+                    break
+                else:
+                    break
+        except MalformedHttp as why:
+            self._refuse(why.status, why.reason)
+        finally:
+            self._is_consuming = False
+
+    def _read_head(self, data: bytes, at: int) -> int:
+        """Where the next part begins; `data` may hold all of the head, or a piece."""
+        if not self._partial:
+            end = data.find(b"\r\n\r\n", at, at + limits.HTTP_HEAD_BYTES)
+            if end >= 0:
+                return self._take_head(data[at : end + 4], data, end + 4)
+            self._deadline = self._server.now + self._server.limits.request_seconds
+        partial = self._partial
+        before = len(partial)
+        partial += data[at : at + limits.HTTP_HEAD_BYTES - before]
+        end = partial.find(b"\r\n\r\n", max(0, before - 3))
+        if end >= 0:
+            block = bytes(partial[: end + 4])
+            self._partial = bytearray()
+            return self._take_head(block, data, at + end + 4 - before)
+        # What can never become a head is refused now and not when the time is up.
+        if not partial[:1].isalpha() or _BARE_LF.search(partial, max(0, before - 1)):
+            raise MalformedHttp("Malformed request")
+        line_bytes = limits.HTTP_TARGET_BYTES + 64  # room for method and version
+        if len(partial) > line_bytes and partial.find(b"\n", 0, line_bytes) < 0:
+            raise MalformedHttp("Request target too long", 414)
+        if len(partial) >= limits.HTTP_HEAD_BYTES:
+            raise MalformedHttp("Headers too big", 431)
+        return len(data)
+
+    def _take_head(self, block: bytes, data: bytes, after: int) -> int:
+        head = read_request_head(block)
+        if head.is_kept_alive and not self._server.is_draining:
+            self._is_closing_after_reply = False
+            self.persistence = b"" if head.is_http11 else b"Connection: keep-alive\r\n"
+        else:
+            self.close_after_reply()
+        length = head.length
+        if length == 0:
+            self._handle(head, b"")
+            return after
+        if length > limits.MESSAGE_BYTES:
+            raise MalformedHttp("Message too big", 413)
+        if length > 0 and len(data) - after >= length:
+            self._handle(head, data[after : after + length])
+            return after + length
+        self._head = head
+        self._left = length
+        self._chunked = ChunkedReader() if length == CHUNKED else None
+        self._stage = _Stage.BODY
+        self._deadline = self._server.now + self._server.limits.request_seconds
+        expectation = head.fields.get(b"expect")
+        if expectation is not None and head.is_http11:
+            if expectation.lower() != b"100-continue":
+                raise MalformedHttp("Unknown expectation", 417)
+            self._transport.write(_CONTINUE)
+            self._written += len(_CONTINUE)
+        return after
+
+    def _read_body(self, data: bytes, at: int) -> int:
+        body = self._body
+        if self._chunked is not None:
+            pieces: list[bytes] = []
+            at = self._chunked.feed(data, at, pieces)
+            body += b"".join(pieces)
+            if len(body) > limits.MESSAGE_BYTES:
+                raise MalformedHttp("Message too big", 413)
+            is_complete = self._chunked.is_done
+        else:
+            stop = min(len(data), at + self._left - len(body))
+            body += data[at:stop] if at or stop < len(data) else data
+            at = stop
+            is_complete = len(body) == self._left
+        if is_complete and self._head is not None:
+            head, self._head, self._chunked = self._head, None, None
+            self._body = bytearray()
+            self._handle(head, bytes(body))
+        return at
+
+    def _handle(self, head: RequestHead, body: bytes) -> None:
+        self._stage = _Stage.NEXT
+        self._deadline = _NEVER
+        reply = self._reply = Reply(self, head.method == b"HEAD", head.is_http11)
+        request = Request(head.method, head.target, head.headers, body, self._peer, self.id, head.fields)
+        try:
+            self._server.handler(request, reply)
+        except Exception:
+            log.exception("A request could not be handled")
+            if reply.is_started:
+                reply.abort()
+            else:
+                self.close_after_reply()
+                reply.send(500, _TEXT, b"Internal error\n")
+
+    # Writing, for Reply
+
+    def close_after_reply(self) -> None:
+        """This reply is the last on this connection, and its head says so."""
+        self._is_closing_after_reply = True
+        self.persistence = b"Connection: close\r\n"
+
+    def write_head(self, head: bytes) -> None:
+        """Sends `head` at the end of this turn of the loop, together with what else is written in it."""
+        self._out.append(head)
+        self._out_size = len(head)
+        self._server.loop.call_soon(self._flush)
+
+    def write(self, chunk: bytes) -> None:
+        """Sends `chunk`, at once unless a head is still waiting to go with it."""
+        if self._out:
+            self._out.append(chunk)
+            self._out_size += len(chunk)
+            if self._out_size > limits.HTTP_JOIN_BYTES:
+                self._flush()
+        else:
+            self._written += len(chunk)
+            self._transport.write(chunk)
+
+    def end_reply(self, last: bytes) -> None:
+        """Sends `last`, and goes on to the next request, or closes."""
+        if self._out:
+            self._out.append(last)
+            self._flush()
+        elif last:
+            self._written += len(last)
+            self._transport.write(last)
+        self._reply = None
+        if self._is_closing_after_reply:
+            self._stage = _Stage.NOTHING
+            self._transport.close()
+        elif not self.is_full:  # else resume_writing goes on: replies nobody reads must not pile up
+            self._await_request()
+
+    def abort(self) -> None:
+        """Closes at once; nothing more is sent or read, and nobody is told."""
+        self._reply = None
+        self._stage = _Stage.NOTHING
+        self._out.clear()
+        self._transport.abort()
+
+    def _flush(self) -> None:
+        if self._out:
+            data = b"".join(self._out)
+            self._out.clear()
+            self._written += len(data)
+            self._transport.write(data)
+
+    def _await_request(self) -> None:
+        self._stage = _Stage.HEAD
+        self._deadline = self._server.now + self._server.limits.idle_seconds
+        if self._is_consuming:
+            return  # the loop in _consume goes on by itself
+        rest, at, self._rest, self._rest_at = self._rest, self._rest_at, b"", 0
+        if self._more:
+            rest, at = rest[at:] + b"".join(self._more), 0
+            self._more.clear()
+            if self._more_size > limits.PIPELINED_BYTES:
+                self._transport.resume_reading()
+            self._more_size = 0
+        if rest:
+            self._consume(rest, at)
+
+    # Ends
+
+    def check(self, now: float) -> None:
+        """Closes the connection if its time is up: called every second or so."""
+        transport = self._transport
+        if now >= self._deadline:
+            if self._stage == _Stage.BODY:
+                if now >= self._deadline + len(self._body) / limits.HTTP_BODY_BYTES_PER_SECOND:
+                    self._refuse(408, "Request timeout")
+            elif self._stage == _Stage.HEAD and self._partial:
+                self._refuse(408, "Request timeout")
+            elif self._stage == _Stage.HEAD:
+                self._stage = _Stage.NOTHING
+                transport.close()
+            else:
+                transport.abort()
+            return
+        waiting = transport.get_write_buffer_size()
+        drained = self._written - waiting
+        if not waiting or drained != self._drained:
+            self._drained = drained
+            self._progress_at = now
+        elif now - self._progress_at >= self._server.limits.stall_seconds:
+            log.warning("A client has read nothing for %g s; closed", now - self._progress_at)
+            transport.abort()
+
+    def close_now(self) -> None:
+        """Closes at once, whatever is going on; the handler hears of it as if the client had gone."""
+        self._transport.abort()
+
+    def drain(self) -> None:
+        """Closes when the running exchange is over, or now if there is none."""
+        if self._stage == _Stage.HEAD and not self._partial:
+            self._stage = _Stage.NOTHING
+            self._transport.close()
+        else:
+            self.close_after_reply()
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Says why, and reads on for a while: bytes left unread would turn our close into a reset."""
+        self._stage = _Stage.NOTHING
+        self._partial = bytearray()
+        self._body = bytearray()
+        self._rest = b""
+        self._deadline = self._server.now + self._server.limits.linger_seconds
+        if not self._transport.is_closing():
+            data = refusal(status, reason)
+            self._written += len(data)
+            self._transport.write(data)
+            self._transport.write_eof()
+
+    def _lose(self) -> None:
+        self._stage = _Stage.NOTHING
+        self._out.clear()
+        self._more.clear()
+        self._rest = b""
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply.is_gone = True
+            self._call(reply.on_gone)
+
+    def _call(self, callback: Callable[[], None] | None) -> None:
+        if callback is not None:
+            try:
+                callback()
+            except Exception:
+                log.exception("A handler failed when its client went or caught up")
+                self.abort()

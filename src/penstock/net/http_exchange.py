@@ -1,0 +1,162 @@
+"""One request and the reply to it, as a handler sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from penstock.wire.http1 import Headers, build_response_head, find
+
+if TYPE_CHECKING:
+    from penstock.net.http_connection import HttpConnection
+
+_BODILESS = frozenset((204, 304))
+
+
+class Request(Struct, gc=False):
+    """A whole request. Headers keep their case and order; `target` is always a path with its query."""
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    body: bytes
+    peer: Any  # as the socket gives it, None for a peer without an address
+    connection_id: int
+    fields: dict[bytes, bytes]  # by lower-case name; repeated ones joined by a comma
+
+    @property
+    def path(self) -> bytes:
+        """The target without its query."""
+        return self.target.partition(b"?")[0]
+
+    @property
+    def query(self) -> bytes:
+        """What follows the question mark."""
+        return self.target.partition(b"?")[2]
+
+    def header(self, name: bytes) -> bytes | None:
+        """The value of a header, or None. Repeated ones are joined by a comma, so none of them hides."""
+        return self.fields.get(name.lower())
+
+
+class Reply:
+    """The reply to one request: `send` it whole, or `start`, `write` and `finish` it.
+
+    Everything is harmless once the client is gone. `on_gone` is called if its connection ends before the
+    reply does, `on_drain` when a full buffer has emptied again.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_is_chunked",
+        "_is_head",
+        "_is_http11",
+        "_is_silent",
+        "_left",
+        "is_finished",
+        "is_gone",
+        "is_started",
+        "on_drain",
+        "on_gone",
+    )
+
+    def __init__(self, connection: HttpConnection, is_head: bool, is_http11: bool) -> None:
+        self._connection = connection
+        self._is_head = is_head
+        self._is_http11 = is_http11
+        self._is_chunked = False
+        self._is_silent = False
+        self._left = -1  # of a length that was promised; -1 when none was
+        self.is_started = False
+        self.is_finished = False
+        self.is_gone = False
+        self.on_gone: Callable[[], None] | None = None
+        self.on_drain: Callable[[], None] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client reads more slowly than we write; `on_drain` tells when that is over."""
+        return self._connection.is_full
+
+    def send(self, status: int, headers: Headers, body: bytes = b"") -> None:
+        """The whole reply, in one write."""
+        if self.is_started:
+            raise RuntimeError("a reply was started twice")
+        if self._is_head:
+            # The length is that of the body a GET would have had, which a forwarded reply only names.
+            length = (not body and find(headers, b"content-length")) or b"%d" % len(body)
+            framing, body = b"Content-Length: %b\r\n" % length, b""
+        elif status in _BODILESS:
+            framing, body = b"", b""
+        else:
+            framing = b"Content-Length: %d\r\n" % len(body)
+        connection = self._connection
+        head = build_response_head(status, headers, framing + connection.persistence)
+        self.is_started = self.is_finished = True
+        if not self.is_gone:
+            connection.end_reply(head + body)
+
+    def start(self, status: int, headers: Headers) -> None:
+        """The head of a reply whose body follows.
+
+        A content-length in `headers` is a promise; without one the body goes out in chunks, or, to an
+        HTTP/1.0 client, until the connection closes.
+        """
+        if self.is_started:
+            raise RuntimeError("a reply was started twice")
+        length = find(headers, b"content-length")
+        connection = self._connection
+        if self._is_head or status in _BODILESS:
+            self._is_silent = True
+            framing = b"" if length is None or status == 204 else b"Content-Length: %b\r\n" % length
+        elif length is not None:
+            self._left = int(length)
+            framing = b"Content-Length: %d\r\n" % self._left
+        elif self._is_http11:
+            self._is_chunked = True
+            framing = b"Transfer-Encoding: chunked\r\n"
+        else:
+            connection.close_after_reply()
+            framing = b""
+        head = build_response_head(status, headers, framing + connection.persistence)
+        self.is_started = True
+        if not self.is_gone:
+            connection.write_head(head)
+
+    def write(self, chunk: bytes) -> None:
+        """A part of the body, sent in this turn of the loop."""
+        if self.is_gone or self._is_silent or not chunk:
+            return
+        if not self.is_started or self.is_finished:
+            raise RuntimeError("a reply was written to before its start or after its end")
+        if self._is_chunked:
+            chunk = b"%x\r\n%b\r\n" % (len(chunk), chunk)
+        elif self._left >= 0:
+            self._left -= len(chunk)
+            if self._left < 0:
+                self.abort()
+                raise RuntimeError("a reply became longer than it promised")
+        self._connection.write(chunk)
+
+    def finish(self) -> None:
+        """The end of the body."""
+        if self.is_finished:
+            return
+        if not self.is_started:
+            raise RuntimeError("a reply was finished before its start")
+        if self._left > 0:
+            self.abort()  # a shorter body would make the next reply a part of this one
+            return
+        self.is_finished = True
+        if not self.is_gone:
+            self._connection.end_reply(b"0\r\n\r\n" if self._is_chunked else b"")
+
+    def abort(self) -> None:
+        """Closes the connection at once, so that what was sent so far cannot be taken for the whole."""
+        if not self.is_finished:
+            self.is_finished = True
+            if not self.is_gone:
+                self.is_gone = True
+                self._connection.abort()

@@ -1,0 +1,126 @@
+"""An HTTP/1.1 server that knows nothing of what it serves.
+
+It gives whole requests to one handler and keeps every connection within its limits of size, time and number.
+The clock is looked at once a second for all connections together, so a request costs no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from penstock import limits as defaults
+from penstock.net.http_connection import HttpConnection, refusal
+from penstock.net.http_exchange import Reply, Request
+from penstock.net.listener import Listener
+
+__all__ = ["Handler", "HttpServer", "Reply", "Request", "ServerLimits"]
+
+Handler = Callable[[Request, Reply], None]
+
+
+class ServerLimits(Struct, frozen=True):
+    """How long and how many; the reasons stand in `penstock.limits`."""
+
+    request_seconds: float = defaults.HTTP_REQUEST_SECONDS
+    idle_seconds: float = defaults.HTTP_IDLE_SECONDS
+    stall_seconds: float = defaults.HTTP_STALL_SECONDS
+    linger_seconds: float = defaults.HTTP_LINGER_SECONDS
+    connections: int = defaults.HTTP_CONNECTIONS
+
+    @property
+    def tick_seconds(self) -> float:
+        """How often the clock is looked at: a second, or less when a test is in a hurry."""
+        shortest = min(self.request_seconds, self.idle_seconds, self.stall_seconds, self.linger_seconds)
+        return min(1.0, shortest / 2)
+
+
+class HttpServer:
+    """Calls `handler(request, reply)` for every request; the handler replies at once or later."""
+
+    def __init__(self, handler: Handler, limits: ServerLimits | None = None) -> None:
+        self.handler = handler
+        self.limits = limits or ServerLimits()
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time()  # at the last tick, or when the last client came
+        self.is_draining = False
+        self._tick_seconds = self.limits.tick_seconds
+        self._listeners: list[Listener] = []
+        self._admitted: set[HttpConnection] = set()
+        self._refused: set[HttpConnection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._all_gone: asyncio.Future[None] | None = None
+        self._last_id = 0
+
+    @property
+    def connection_count(self) -> int:
+        """Clients connected now."""
+        return len(self._admitted)
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Starts to serve; gives the address, with the port the system picked if `port` is 0."""
+        listener = Listener(self._new_connection, refusal(503, "Too many connections"))
+        address = await listener.open(host, port)
+        self._listeners.append(listener)
+        return address
+
+    async def drain(self, seconds: float) -> None:
+        """Takes no more connections, lets running exchanges finish, closes what is left after `seconds`."""
+        self.is_draining = True
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        for connection in tuple(self._admitted):
+            connection.drain()
+        await self._wait_until_all_gone(seconds)
+        for connection in (*self._admitted, *self._refused):
+            connection.close_now()
+        await self._wait_until_all_gone(1.0)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _wait_until_all_gone(self, seconds: float) -> None:
+        if self._admitted or self._refused:
+            self._all_gone = self.loop.create_future()
+            await asyncio.wait((self._all_gone,), timeout=seconds)
+            self._all_gone = None
+
+    def _new_connection(self) -> HttpConnection:
+        self.now = self.loop.time()
+        if self._timer is None:
+            self._timer = self.loop.call_later(self._tick_seconds, self._tick)
+        self._last_id += 1
+        return HttpConnection(self, self._last_id)
+
+    def _tick(self) -> None:
+        self.now = self.loop.time()
+        for connection in (*self._admitted, *self._refused):
+            connection.check(self.now)
+        self._timer = None
+        if self._admitted or self._refused:
+            self._timer = self.loop.call_later(self._tick_seconds, self._tick)
+
+    # For HttpConnection
+
+    def admit(self, connection: HttpConnection) -> bool:
+        """Whether there is room; a connection without room is told so, unless too many are being told."""
+        if self.is_draining:
+            connection.close_now()
+        elif len(self._admitted) < self.limits.connections:
+            self._admitted.add(connection)
+            return True
+        elif len(self._refused) < defaults.HTTP_REFUSALS:
+            self._refused.add(connection)
+        else:
+            connection.close_now()
+        return False
+
+    def forget(self, connection: HttpConnection) -> None:
+        """The connection is gone."""
+        self._admitted.discard(connection)
+        self._refused.discard(connection)
+        if self._all_gone is not None and not (self._admitted or self._refused or self._all_gone.done()):
+            self._all_gone.set_result(None)

@@ -1,0 +1,199 @@
+"""Server-sent events: the same events however the bytes arrive, and every byte accounted for."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
+
+LIMIT = 1 << 20
+
+
+def read(*chunks: bytes, limit: int = LIMIT) -> list[SseEvent | Oversize]:
+    reader = SseReader(limit)
+    return [event for chunk in chunks for event in reader.feed(chunk)]
+
+
+def only(*chunks: bytes) -> SseEvent:
+    (event,) = read(*chunks)
+    assert isinstance(event, SseEvent)
+    return event
+
+
+def fields_by_the_book(stream: bytes) -> list[tuple[str, bytes]]:
+    """What a browser would dispatch: the WHATWG steps word for word, one character at a time."""
+    text = stream[3:] if stream.startswith(b"\xef\xbb\xbf") else stream
+    lines, line, i = [], b"", 0
+    while i < len(text):
+        byte = text[i : i + 1]
+        if byte in b"\r\n":
+            if text[i : i + 2] == b"\r\n":
+                i += 1
+            lines.append(line)
+            line = b""
+        else:
+            line += byte
+        i += 1
+    dispatched, event_type, data = [], b"", b""
+    for line in lines:
+        if line == b"":
+            if data:
+                dispatched.append((event_type.decode("utf-8", "replace") or "message", data[:-1]))
+            event_type, data = b"", b""
+            continue
+        name, value = line, b""
+        if b":" in line:
+            cut = line.index(b":")
+            name, value = line[:cut], line[cut + 1 :]
+            if value.startswith(b" "):
+                value = value[1:]
+        if name == b"data":
+            data += value + b"\n"
+        elif name == b"event":
+            event_type = value
+    return dispatched
+
+
+LINES = st.sampled_from(
+    [b"data: x", b"data:y", b"data", b"data:", b"data:  two", b": note", b":", b"event: ping", b"event:",
+     b"id: 7", b"id: a\0b", b"id", b"retry: 10", b"retry: x", b"other: 1", b"\xef\xbb\xbfdata: bom", b"", b""]
+)  # fmt: skip
+ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
+STREAMS = st.lists(st.tuples(LINES, ENDS), max_size=12).map(lambda rows: b"".join(map(b"".join, rows)))
+MIXED = st.one_of(STREAMS, st.text("\r\n:dat x", max_size=30).map(str.encode))
+
+
+@given(MIXED, st.data())
+@example(b"data: x\r\n\r\ndata: y\r\n\r\n", None)
+@example(b"data: x\r\r\ndata: y\r\r", None)
+def test_events_do_not_depend_on_how_the_bytes_arrive(stream, draw):
+    whole = read(stream)
+    assert read(*[stream[i : i + 1] for i in range(len(stream))]) == whole
+    cuts = sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=5))) if draw else [len(stream) // 2]
+    edges = [0, *cuts, len(stream)]
+    assert read(*[stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]) == whole
+
+
+@given(MIXED)
+def test_the_events_are_the_stream_and_mean_what_the_standard_says(stream):
+    events = read(stream)
+    consumed = b"".join(event.raw for event in events)
+    assert stream.startswith(consumed)
+    dispatched = [(event.event, event.data) for event in events if event.data is not None]
+    expected = fields_by_the_book(stream)
+    # A last CR of a CRLF stream may still be followed by its LF: that one event is waited for.
+    assert dispatched == expected or (stream.endswith(b"\r\n\r") and dispatched == expected[:-1])
+
+
+def test_fields_are_read():
+    event = only(b"event: ping\nid: 42\nretry: 1500\n: hello\ndata: a\ndata: b\n\n")
+    assert (event.event, event.id, event.retry, event.data) == ("ping", b"42", 1500, b"a\nb")
+
+
+def test_a_comment_is_an_event_without_data():
+    event = only(b": ping - 2026\r\n\r\n")
+    assert event.data is None
+    assert event.raw == b": ping - 2026\r\n\r\n"
+
+
+def test_an_id_alone_is_an_event_without_data():
+    assert (only(b"id: 0\n\n").id, only(b"id: 0\n\n").data) == (b"0", None)
+
+
+def test_an_empty_data_field_is_empty_data():
+    assert only(b"data\n\n").data == b""
+    assert only(b"data:\ndata:\n\n").data == b"\n"
+
+
+def test_an_id_with_nul_is_ignored():
+    assert only(b"id: a\0b\ndata: x\n\n").id is None
+
+
+def test_the_byte_order_mark_counts_once_and_only_at_the_start():
+    assert only(b"\xef", b"\xbb\xbfda", b"ta: x\n\n").data == b"x"
+    first, second = read(b"\xef\xbb\xbfdata: x\n\n\xef\xbb\xbfdata: y\n\n")
+    assert (first.data, second.data) == (b"x", None)
+
+
+def test_an_unfinished_event_is_not_given():
+    assert read(b"data: x\n") == []
+    assert read(b"data: x") == []
+
+
+def test_bare_cr_events_are_given_at_once():
+    assert only(b"data: x\r\r").data == b"x"
+
+
+def test_an_event_in_crlf_is_whole_when_the_lf_comes_late():
+    reader = SseReader(LIMIT)
+    assert reader.feed(b"data: x\r\n\r") == []
+    (event,) = reader.feed(b"\n")
+    assert event.raw == b"data: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("step", [1, 7, 4096])
+def test_an_event_over_the_limit_is_skipped_and_described(step):
+    big = b"data: " + b"abcdefgh" * 1000 + b"\n\n"
+    stream = b"data: before\n\n" + big + b"data: after\n\n"
+    events = read(*[stream[i : i + step] for i in range(0, len(stream), step)], limit=4096)
+    assert [type(event) for event in events] == [SseEvent, Oversize, SseEvent]
+    assert events[1] == Oversize(len(big), big[:1024], big[-1024:])
+    assert events[2].data == b"after"
+
+
+def test_an_event_just_at_the_limit_is_kept():
+    event = b"data: 123\n\n"
+    assert read(event, limit=len(event))[0].data == b"123"
+    assert read(event, limit=len(event) - 1) == [Oversize(len(event), event, event)]
+
+
+def test_nothing_is_kept_of_an_event_over_the_limit():
+    reader = SseReader(10_000)
+    for _ in range(100):
+        reader.feed(b"x" * 1000)
+    assert len(reader._block) + len(reader._head) + len(reader._tail) <= 2048
+
+
+def test_the_work_is_linear():
+    def seconds(size: int, step: int) -> float:
+        stream = b"data: " + b"x" * size + b"\n\n"
+        pieces = [stream[i : i + step] for i in range(0, len(stream), step)]
+        best = 9e9
+        for _ in range(3):
+            reader, begin = SseReader(1 << 30), time.perf_counter()
+            for piece in pieces:
+                reader.feed(piece)
+            best = min(best, time.perf_counter() - begin)
+        return best
+
+    assert seconds(160_000, 1) < 40 * seconds(16_000, 1)
+    assert seconds(16_000_000, 16_384) < 60 * seconds(1_000_000, 16_384)
+
+
+def test_many_small_events_in_one_chunk_are_linear():
+    def seconds(count: int) -> float:
+        stream, begin = b"data: x\n\n" * count, time.perf_counter()
+        assert len(read(stream)) == count
+        return time.perf_counter() - begin
+
+    seconds(1000)
+    assert seconds(50_000) < 120 * min(seconds(1000) for _ in range(5))
+
+
+@given(st.binary(max_size=40).filter(lambda b: b"\0" not in b))
+def test_what_we_write_is_what_a_reader_reads(data):
+    expected = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    event = only(encode_event(data, event="ping", id=b"9", retry=3))
+    assert (event.data, event.event, event.id, event.retry) == (expected, "ping", b"9", 3)
+    assert only(encode_event(data)).event == "message"
+
+
+def test_an_event_name_cannot_smuggle_a_line():
+    with pytest.raises(ValueError):
+        encode_event(b"x", event="a\ndata: y")
+    with pytest.raises(ValueError):
+        encode_event(b"x", id=b"a\rdata: y")
