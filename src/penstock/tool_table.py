@@ -7,12 +7,13 @@ import sys
 
 import msgspec
 
+from penstock import limits
 from penstock.config import ProxyConfig
+from penstock.links import open_upstream
 from penstock.net.warden import Warden
 from penstock.policy.catalog import ToolCatalog
 from penstock.relay.interview import Interview
 from penstock.summary import HOW_ESTIMATED
-from penstock.upstream.stdio import StdioUpstream
 from penstock.wire.replies import printable
 
 log = logging.getLogger("penstock")
@@ -35,13 +36,13 @@ async def show(config: ProxyConfig, form: str) -> int:
 
 
 async def _ask(config: ProxyConfig, warden: Warden) -> ToolCatalog:
-    upstream = config.upstream
-    link = StdioUpstream(list(upstream.command), upstream.environment(), upstream.cwd, warden)
+    link = open_upstream(config, warden)
     try:
+        await link.connect()
         _, catalog = await Interview(link, config.tools_seconds).learn(config.choice)
         return catalog
     finally:
-        await link.stop()
+        await link.stop(limits.CHILD_GRACE_SECONDS)
 
 
 def as_names(catalog: ToolCatalog) -> str:
