@@ -53,7 +53,7 @@ class HttpClient:
                 self._proxy_headers = [(b"Proxy-Authorization", credentials)]
         self._idle: list[UpstreamConnection] = []  # the last one used is the first one used again
         self._open: set[UpstreamConnection] = set()
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._connecting: dict[asyncio.Task[None], Ticket] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
         self._is_closed = False
@@ -79,8 +79,8 @@ class HttpClient:
         else:
             task = self._loop.create_task(self._send_on_new_connection(message, is_head, ticket))
             ticket.connecting = task
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+            self._connecting[task] = ticket
+            task.add_done_callback(self._connecting.pop)
         return ticket
 
     async def connect(self) -> None:
@@ -103,10 +103,12 @@ class HttpClient:
             self._expiry = None
         for connection in tuple(self._open):
             connection.fail(UpstreamLost("Connection closed by us"))
-        connecting = tuple(self._connecting)
+        connecting = dict(self._connecting)
         for task in connecting:
             task.cancel()
         await asyncio.gather(*connecting, return_exceptions=True)
+        for ticket in connecting.values():
+            ticket.fail(UpstreamLost("Connection closed by us"))
         if self._open:
             self._all_gone = self._loop.create_future()
             await asyncio.wait((self._all_gone,), timeout=1.0)
@@ -138,9 +140,6 @@ class HttpClient:
         except UpstreamError as why:
             if ticket.connection is None:  # else the request is out, and its connection will tell
                 ticket.fail(why)
-        except asyncio.CancelledError:
-            ticket.fail(UpstreamLost("Connection closed by us"))  # by close(): a cancelled ticket is deaf
-            raise
 
     def _on_idle(self, connection: UpstreamConnection) -> None:
         if self._is_closed or len(self._idle) >= limits.UPSTREAM_IDLE_CONNECTIONS:

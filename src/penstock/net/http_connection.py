@@ -7,7 +7,6 @@ reply is finished. What is malformed, too big or too slow is refused, and the co
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 import re
 from collections.abc import Callable
@@ -25,6 +24,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 _BARE_LF = re.compile(rb"(?<!\r)\n")
+# What the next bytes from the client are. Plain numbers: an enum's members cost more than the comparing.
+_HEAD = 0
+_BODY = 1
+_NEXT = 2  # a request is being answered; what comes is the next one
+_NOTHING = 3  # refused or closing: whatever comes is thrown away
+
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NEVER = float("inf")
 _TEXT = [(b"Content-Type", b"text/plain; charset=utf-8")]
@@ -35,15 +40,6 @@ def refusal(status: int, reason: str) -> bytes:
     body = reason.encode() + b"\n"
     framing = b"Content-Length: %d\r\nConnection: close\r\n" % len(body)
     return build_response_head(status, _TEXT, framing) + body
-
-
-class _Stage(enum.IntEnum):
-    """What the next bytes from the client are."""
-
-    HEAD = 0
-    BODY = 1
-    NEXT = 2  # a request is being answered; what comes is the next one
-    NOTHING = 3  # refused or closing: whatever comes is thrown away
 
 
 class HttpConnection(asyncio.Protocol):
@@ -57,6 +53,8 @@ class HttpConnection(asyncio.Protocol):
         "_head",
         "_is_closing_after_reply",
         "_is_consuming",
+        "_last_block",
+        "_last_head",
         "_left",
         "_more",
         "_more_size",
@@ -84,10 +82,12 @@ class HttpConnection(asyncio.Protocol):
         self._server = server
         self._transport: Any = None
         self._peer: Any = None
-        self._stage = _Stage.HEAD
+        self._stage = _HEAD
         self._deadline = server.now + server.limits.request_seconds
         self._partial = bytearray()  # of a head that has not arrived whole
         self._head: RequestHead | None = None
+        self._last_block = b""
+        self._last_head: RequestHead | None = None
         self._body = bytearray()
         self._left = 0
         self._chunked: ChunkedReader | None = None
@@ -116,9 +116,9 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Reads on, or holds what belongs to the next request."""
-        if self._stage <= _Stage.BODY:
+        if self._stage <= _BODY:
             self._consume(data, 0)
-        elif self._stage == _Stage.NEXT:
+        elif self._stage == _NEXT:
             self._more.append(data)
             self._more_size += len(data)
             if self._more_size > limits.PIPELINED_BYTES:
@@ -144,7 +144,7 @@ class HttpConnection(asyncio.Protocol):
         self.is_full = False
         if self._reply is not None:
             self._call(self._reply.on_drain)
-        elif self._stage == _Stage.NEXT:
+        elif self._stage == _NEXT:
             self._await_request()
 
     # Reading
@@ -154,11 +154,11 @@ class HttpConnection(asyncio.Protocol):
         size = len(data)
         try:
             while at < size:
-                if self._stage == _Stage.HEAD:
+                if self._stage == _HEAD:
                     at = self._read_head(data, at)
-                elif self._stage == _Stage.BODY:
+                elif self._stage == _BODY:
                     at = self._read_body(data, at)
-                elif self._stage == _Stage.NEXT:
+                elif self._stage == _NEXT:
                     self._rest, self._rest_at = data, at
                     break
                 else:
@@ -194,7 +194,11 @@ class HttpConnection(asyncio.Protocol):
         return len(data)
 
     def _take_head(self, block: bytes, data: bytes, after: int) -> int:
-        head = read_request_head(block)
+        if block != self._last_block:  # a client's heads are often the same to the last byte
+            self._last_head = read_request_head(block)
+            self._last_block = block
+        head = self._last_head
+        assert head is not None
         if head.is_kept_alive and not self._server.is_draining:
             self._is_closing_after_reply = False
             self.persistence = b"" if head.is_http11 else b"Connection: keep-alive\r\n"
@@ -212,7 +216,7 @@ class HttpConnection(asyncio.Protocol):
         self._head = head
         self._left = length
         self._chunked = ChunkedReader() if length == CHUNKED else None
-        self._stage = _Stage.BODY
+        self._stage = _BODY
         self._deadline = self._server.now + self._server.limits.request_seconds
         expectation = head.fields.get(b"expect")
         if expectation is not None and head.is_http11:
@@ -238,15 +242,19 @@ class HttpConnection(asyncio.Protocol):
             is_complete = len(body) == self._left
         if is_complete and self._head is not None:
             head, self._head, self._chunked = self._head, None, None
-            self._body = bytearray()
-            self._handle(head, bytes(body))
+            whole = bytes(body)
+            body.clear()  # before the handler runs: a big body should be there once
+            self._handle(head, whole)
         return at
 
     def _handle(self, head: RequestHead, body: bytes) -> None:
-        self._stage = _Stage.NEXT
+        self._stage = _NEXT
         self._deadline = _NEVER
         reply = self._reply = Reply(self, head.method == b"HEAD", head.is_http11)
-        request = Request(head.method, head.target, head.headers, body, self._peer, self.id, head.fields)
+        # A copy, because the head may serve the next request too.
+        request = Request(
+            head.method, head.target, head.headers.copy(), body, self._peer, self.id, head.fields
+        )
         try:
             self._server.handler(request, reply)
         except Exception:
@@ -291,7 +299,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(last)
         self._reply = None
         if self._is_closing_after_reply:
-            self._stage = _Stage.NOTHING
+            self._stage = _NOTHING
             self._transport.close()
         elif not self.is_full:  # else resume_writing goes on: replies nobody reads must not pile up
             self._await_request()
@@ -299,7 +307,7 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Closes at once; nothing more is sent or read, and nobody is told."""
         self._reply = None
-        self._stage = _Stage.NOTHING
+        self._stage = _NOTHING
         self._out.clear()
         self._transport.abort()
 
@@ -311,7 +319,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def _await_request(self) -> None:
-        self._stage = _Stage.HEAD
+        self._stage = _HEAD
         self._deadline = self._server.now + self._server.limits.idle_seconds
         if self._is_consuming:
             return  # the loop in _consume goes on by itself
@@ -331,13 +339,13 @@ class HttpConnection(asyncio.Protocol):
         """Closes the connection if its time is up: called every second or so."""
         transport = self._transport
         if now >= self._deadline:
-            if self._stage == _Stage.BODY:
+            if self._stage == _BODY:
                 if now >= self._deadline + len(self._body) / limits.HTTP_BODY_BYTES_PER_SECOND:
                     self._refuse(408, "Request timeout")
-            elif self._stage == _Stage.HEAD and self._partial:
+            elif self._stage == _HEAD and self._partial:
                 self._refuse(408, "Request timeout")
-            elif self._stage == _Stage.HEAD:
-                self._stage = _Stage.NOTHING
+            elif self._stage == _HEAD:
+                self._stage = _NOTHING
                 transport.close()
             else:
                 transport.abort()
@@ -357,15 +365,15 @@ class HttpConnection(asyncio.Protocol):
 
     def drain(self) -> None:
         """Closes when the running exchange is over, or now if there is none."""
-        if self._stage == _Stage.HEAD and not self._partial:
-            self._stage = _Stage.NOTHING
+        if self._stage == _HEAD and not self._partial:
+            self._stage = _NOTHING
             self._transport.close()
         else:
             self.close_after_reply()
 
     def _refuse(self, status: int, reason: str) -> None:
         """Says why, and reads on for a while: bytes left unread would turn our close into a reset."""
-        self._stage = _Stage.NOTHING
+        self._stage = _NOTHING
         self._partial = bytearray()
         self._body = bytearray()
         self._rest = b""
@@ -377,7 +385,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write_eof()
 
     def _lose(self) -> None:
-        self._stage = _Stage.NOTHING
+        self._stage = _NOTHING
         self._out.clear()
         self._more.clear()
         self._rest = b""

@@ -31,6 +31,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._starting: set[asyncio.Task[None]] = set()
         self._reserve = -1
+        self._is_short = False
         self._retry: asyncio.TimerHandle | None = None
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
@@ -94,10 +95,13 @@ class Listener:
                 if why.errno not in _OUT_OF_RESOURCES:
                     log.warning("Cannot take a connection: %s", why)
                     return
+                if not self._is_short:
+                    self._is_short = True  # said once, and again only after it was over
+                    log.warning("No resources for more connections: %s", why)
                 if not self._refuse_with_reserve(sock):
-                    self._pause(why)
-                    return
-                continue
+                    self._pause()
+                return  # if more are waiting we are called again; without a descriptor we could not tell
+            self._is_short = False
             connection.setblocking(False)
             task = self._loop.create_task(self._start(connection))
             self._starting.add(task)
@@ -140,8 +144,7 @@ class Listener:
         finally:
             self._open_reserve()
 
-    def _pause(self, why: OSError) -> None:
-        log.warning("No resources for more connections: %s", why)
+    def _pause(self) -> None:
         for sock in self._sockets:
             self._loop.remove_reader(sock)
         if self._retry is None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from penstock import limits
 from penstock.errors import Failure, MalformedHttp, UpstreamError, UpstreamLost
 from penstock.wire.chunked import ChunkedReader
-from penstock.wire.http1 import CHUNKED, UNTIL_CLOSE, Headers, read_response_head
+from penstock.wire.http1 import CHUNKED, UNTIL_CLOSE, Headers, ResponseHead, read_response_head
 
 log = logging.getLogger("penstock")
 
@@ -86,6 +86,8 @@ class UpstreamConnection(asyncio.Protocol):
         "_is_head_request",
         "_is_kept_alive",
         "_is_paused",
+        "_last_block",
+        "_last_head",
         "_left",
         "_on_gone",
         "_on_idle",
@@ -115,6 +117,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_head_request = False
         self._is_kept_alive = False
         self._is_paused = False
+        self._last_block = b""
+        self._last_head: ResponseHead | None = None
         self.idle_since = 0.0
 
     @property
@@ -129,17 +133,23 @@ class UpstreamConnection(asyncio.Protocol):
         """Writes a whole request, whose response is for `ticket`."""
         self._ticket = ticket
         ticket.connection = self
-        self._is_head_request = is_head_request
+        if is_head_request is not self._is_head_request:
+            self._is_head_request = is_head_request
+            self._last_block = b""  # the same head means another length now
         self._left = _AWAITING_HEAD
         self._transport.write(request)
-        if ticket.is_paused:
-            self.pause()
+        if ticket.is_paused:  # a connection just made: uvloop starts to read after this, whatever we say now
+            asyncio.get_running_loop().call_soon(self._pause_if_asked)
 
     def pause(self) -> None:
         """Reads no more of the response."""
         if self._ticket is not None and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
+
+    def _pause_if_asked(self) -> None:
+        if self._ticket is not None and self._ticket.is_paused:
+            self.pause()
 
     def resume(self) -> None:
         """Reads on."""
@@ -261,7 +271,11 @@ class UpstreamConnection(asyncio.Protocol):
                 if not b"HTTP/1.".startswith(self._partial[:7]):
                     raise MalformedHttp("Not an HTTP response")
                 return -1
-            head = read_response_head(block, self._is_head_request)
+            if block != self._last_block:  # within one second many answers differ in their body only
+                self._last_head = read_response_head(block, self._is_head_request)
+                self._last_block = block
+            head = self._last_head
+            assert head is not None
             if head.status == 101:
                 raise MalformedHttp("Protocol switched unasked")
             if head.status >= 200:
@@ -270,7 +284,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_kept_alive = head.is_kept_alive
         self._chunked = ChunkedReader() if head.length == CHUNKED else None
         if self._ticket is not None:
-            self._ticket.receiver.on_head(head.status, head.headers)
+            self._ticket.receiver.on_head(head.status, head.headers.copy())
         return at
 
     def _finish(self, is_reusable: bool) -> None:

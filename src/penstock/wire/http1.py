@@ -11,7 +11,6 @@ where a message ends, but the next request on a connection must not be looked at
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -49,7 +48,9 @@ _NAME = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _VALUE = rb"[\t\x20-\x7e\x80-\xff]"
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z\-]{0,31}) ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: " + _VALUE + rb"*)?\r\n")
-_FIELD = re.compile(rb"^(" + _NAME + rb"++):[\t ]*+(" + _VALUE + rb"*+)\r\n", re.MULTILINE)
+_FIELD = re.compile(
+    rb"^(" + _NAME + rb"++):[\t ]*+((?:[\x21-\x7e\x80-\xff]++(?:[\t ]++(?!\r))?+)*+)[\t ]*+\r\n", re.MULTILINE
+)
 _HOST = re.compile(rb"[0-9A-Za-z._~%!$&'()*+;=:\[\]\-]*")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([/?].*)?")
 
@@ -101,12 +102,7 @@ def read_request_head(block: bytes) -> RequestHead:
         target = _reduce_target(method, target, host)
     length = _body_length(fields, is_http11)
     connection = fields.get(b"connection")
-    if connection is None:
-        is_kept_alive = is_http11
-    elif is_http11:
-        is_kept_alive = b"close" not in _tokens(connection)
-    else:
-        is_kept_alive = b"keep-alive" in _tokens(connection)
+    is_kept_alive = is_http11 if connection is None else _is_kept_alive(connection, is_http11)
     return RequestHead(
         method, target, headers, fields, 0 if length is None else length, is_http11, is_kept_alive
     )
@@ -129,12 +125,7 @@ def read_response_head(block: bytes, is_head_request: bool = False) -> ResponseH
                 raise MalformedHttp(f"Repeated {name.decode()}")
     length = _body_length(fields, is_http11)
     connection = fields.get(b"connection")
-    if connection is None:
-        is_kept_alive = is_http11
-    elif is_http11:
-        is_kept_alive = b"close" not in _tokens(connection)
-    else:
-        is_kept_alive = b"keep-alive" in _tokens(connection)
+    is_kept_alive = is_http11 if connection is None else _is_kept_alive(connection, is_http11)
     if is_head_request or status < 200 or status in (204, 304):
         length = 0
     elif length is None:
@@ -152,8 +143,6 @@ def _read_fields(block: bytes, start: int, most: int) -> Headers:
     headers: Headers = _FIELD.findall(block, start)
     if len(headers) != count or not block.endswith(b"\r\n"):
         raise MalformedHttp("Malformed header line")
-    if b" \r\n" in block or b"\t\r\n" in block:
-        headers = [(name, value.rstrip(b"\t ")) for name, value in headers]
     return headers
 
 
@@ -204,6 +193,13 @@ def _reduce_target(method: bytes, target: bytes, host: bytes | None) -> bytes:
     return path
 
 
+def _is_kept_alive(connection: bytes, is_http11: bool) -> bool:
+    if connection == b"keep-alive":
+        return True
+    tokens = _tokens(connection)
+    return b"close" not in tokens and (is_http11 or b"keep-alive" in tokens)
+
+
 def _tokens(value: bytes) -> list[bytes]:
     return [token.strip() for token in value.lower().split(b",")]
 
@@ -223,23 +219,63 @@ def find_all(headers: Headers, name: bytes) -> list[bytes]:
 
 def end_to_end(headers: Headers) -> Headers:
     """`headers` without those meant for one connection only, be it by their name or by Connection."""
-    dropped: Iterable[bytes] = HOP_BY_HOP
-    named = find_all(headers, b"connection")
-    if named:
-        dropped = HOP_BY_HOP.union(*map(_tokens, named))
-    return [field for field in headers if field[0].lower() not in dropped]
+    kept = [field for field in headers if field[0].lower() not in HOP_BY_HOP]
+    if len(kept) != len(headers):
+        for connection in find_all(headers, b"connection"):
+            if connection not in (b"keep-alive", b"close"):  # which name no header
+                named = _tokens(connection)
+                kept = [field for field in kept if field[0].lower() not in named]
+    return kept
 
 
-def _reason(status: int) -> bytes:
-    import http  # a millisecond that most starts can do without
+_REASONS = """
+200 OK
+201 Created
+202 Accepted
+203 Non-Authoritative Information
+204 No Content
+206 Partial Content
+301 Moved Permanently
+302 Found
+303 See Other
+304 Not Modified
+307 Temporary Redirect
+308 Permanent Redirect
+400 Bad Request
+401 Unauthorized
+402 Payment Required
+403 Forbidden
+404 Not Found
+405 Method Not Allowed
+406 Not Acceptable
+408 Request Timeout
+409 Conflict
+410 Gone
+411 Length Required
+412 Precondition Failed
+413 Content Too Large
+414 URI Too Long
+415 Unsupported Media Type
+416 Range Not Satisfiable
+417 Expectation Failed
+421 Misdirected Request
+422 Unprocessable Content
+425 Too Early
+426 Upgrade Required
+428 Precondition Required
+429 Too Many Requests
+431 Request Header Fields Too Large
+451 Unavailable For Legal Reasons
+500 Internal Server Error
+501 Not Implemented
+502 Bad Gateway
+503 Service Unavailable
+504 Gateway Timeout
+505 HTTP Version Not Supported
+"""
+"""As in IANA's registry. Not from the module `http`, which may have to load when no file can be opened."""
 
-    try:
-        return http.HTTPStatus(status).phrase.encode()
-    except ValueError:
-        return b""
-
-
-_STATUS_LINES = {200: b"HTTP/1.1 200 OK\r\n", 202: b"HTTP/1.1 202 Accepted\r\n"}
+_STATUS_LINES = {int(line[:3]): f"HTTP/1.1 {line}\r\n".encode() for line in _REASONS.split("\n") if line}
 
 
 def status_line(status: int) -> bytes:
@@ -248,7 +284,7 @@ def status_line(status: int) -> bytes:
     if line is None:
         if not 100 <= status <= 999:
             raise ValueError(f"not an HTTP status: {status}")
-        line = _STATUS_LINES[status] = b"HTTP/1.1 %d %b\r\n" % (status, _reason(status))
+        return b"HTTP/1.1 %d \r\n" % status
     return line
 
 

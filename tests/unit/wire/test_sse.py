@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -73,9 +74,11 @@ MIXED = st.one_of(STREAMS, st.text("\r\n:dat x", max_size=30).map(str.encode))
 def test_events_do_not_depend_on_how_the_bytes_arrive(stream, draw):
     whole = read(stream)
     assert read(*[stream[i : i + 1] for i in range(len(stream))]) == whole
-    cuts = sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=5))) if draw else [len(stream) // 2]
+    cuts = (
+        sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=5))) if draw else [len(stream) // 2]
+    )
     edges = [0, *cuts, len(stream)]
-    assert read(*[stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]) == whole
+    assert read(*[stream[a:b] for a, b in itertools.pairwise(edges)]) == whole
 
 
 @given(MIXED)
@@ -164,10 +167,10 @@ def test_the_work_is_linear():
         pieces = [stream[i : i + step] for i in range(0, len(stream), step)]
         best = 9e9
         for _ in range(3):
-            reader, begin = SseReader(1 << 30), time.perf_counter()
+            reader, begin = SseReader(1 << 30), time.process_time()
             for piece in pieces:
                 reader.feed(piece)
-            best = min(best, time.perf_counter() - begin)
+            best = min(best, time.process_time() - begin)
         return best
 
     assert seconds(160_000, 1) < 40 * seconds(16_000, 1)
@@ -176,12 +179,12 @@ def test_the_work_is_linear():
 
 def test_many_small_events_in_one_chunk_are_linear():
     def seconds(count: int) -> float:
-        stream, begin = b"data: x\n\n" * count, time.perf_counter()
+        stream, begin = b"data: x\n\n" * count, time.process_time()
         assert len(read(stream)) == count
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     seconds(1000)
-    assert seconds(50_000) < 120 * min(seconds(1000) for _ in range(5))
+    assert seconds(50_000) < 500 * min(seconds(1000) for _ in range(5))
 
 
 @given(st.binary(max_size=40).filter(lambda b: b"\0" not in b))

@@ -1,0 +1,370 @@
+"""Heads of HTTP messages: what is strict, what is kept, and what h11 and llhttp make of the same bytes."""
+
+from __future__ import annotations
+
+import h11
+import httptools
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import limits
+from penstock.errors import MalformedHttp
+from penstock.wire.http1 import (
+    CHUNKED,
+    UNTIL_CLOSE,
+    build_request_head,
+    build_response_head,
+    end_to_end,
+    find,
+    find_all,
+    read_request_head,
+    read_response_head,
+    status_line,
+)
+
+HEAD = b"POST /mcp?a=b HTTP/1.1\r\nHost: x:1\r\ncOnTent-tyPe:  application/json \t\r\nX: a\r\nX: b\r\n\r\n"
+
+
+def request(*lines: bytes, first: bytes = b"POST / HTTP/1.1", host: bytes = b"Host: x") -> bytes:
+    return b"\r\n".join([first, *([host] if host else []), *lines, b"", b""])
+
+
+def test_a_head_keeps_case_and_order():
+    head = read_request_head(HEAD)
+    assert (head.method, head.target, head.length) == (b"POST", b"/mcp?a=b", 0)
+    assert head.headers == [
+        (b"Host", b"x:1"),
+        (b"cOnTent-tyPe", b"application/json"),
+        (b"X", b"a"),
+        (b"X", b"b"),
+    ]
+    assert head.fields[b"content-type"] == b"application/json"
+    assert head.fields[b"x"] == b"a, b"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param([b"Content-Length: 1", b"Transfer-Encoding: chunked"], id="length-and-chunks"),
+        pytest.param([b"Transfer-Encoding: chunked", b"Content-Length: 1"], id="chunks-and-length"),
+        pytest.param([b"Transfer-Encoding: xchunked"], id="xchunked"),
+        pytest.param([b"Transfer-Encoding: chunked, identity"], id="chunked-identity"),
+        pytest.param([b"Transfer-Encoding: identity, chunked"], id="identity-chunked"),
+        pytest.param([b"Transfer-Encoding: gzip, chunked"], id="gzip-chunked"),
+        pytest.param([b"Transfer-Encoding: identity"], id="identity"),
+        pytest.param([b"Transfer-Encoding:"], id="empty-coding"),
+        pytest.param([b'Transfer-Encoding: "chunked"'], id="quoted"),
+        pytest.param([b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"], id="chunked-twice"),
+        pytest.param([b"Transfer-Encoding: chunked", b"transfer-encoding: x"], id="two-codings"),
+        pytest.param([b"Transfer-Encoding: \x0bchunked"], id="vertical-tab"),
+        pytest.param([b"Transfer-Encoding : chunked"], id="blank-before-colon"),
+        pytest.param([b"Transfer-Encoding\t: chunked"], id="tab-before-colon"),
+        pytest.param([b"X: y\nTransfer-Encoding: chunked"], id="behind-bare-lf"),
+        pytest.param([b"X: y\rTransfer-Encoding: chunked"], id="behind-bare-cr"),
+        pytest.param([b"Content-Length: 1", b"Content-Length: 1"], id="same-length-twice"),
+        pytest.param([b"Content-Length: 1", b"content-length: 2"], id="two-lengths"),
+        pytest.param([b"Content-Length: 1, 1"], id="list-of-lengths"),
+        pytest.param([b"Content-Length: +1"], id="plus"),
+        pytest.param([b"Content-Length: -1"], id="minus"),
+        pytest.param([b"Content-Length: 0x1"], id="hex"),
+        pytest.param([b"Content-Length: 1_0"], id="underscore"),
+        pytest.param([b"Content-Length: 1 0"], id="blank-inside"),
+        pytest.param([b"Content-Length:"], id="empty-length"),
+        pytest.param(["Content-Length: ١".encode()], id="other-digits"),
+        pytest.param([b"Content-Length: 99999999999999999999"], id="overflow"),
+        pytest.param([b"X: a", b" folded"], id="obs-fold"),
+        pytest.param([b"X: a", b"\tfolded: b"], id="obs-fold-tab"),
+        pytest.param([b" X: a"], id="blank-first"),
+        pytest.param([b"X: a\0b"], id="nul"),
+        pytest.param([b"X: a\x01b"], id="control"),
+        pytest.param([b"X: a\x7fb"], id="delete"),
+        pytest.param([b"X\0: a"], id="nul-in-name"),
+        pytest.param([b"X(y): a"], id="no-token"),
+        pytest.param(["Ä: a".encode()], id="non-ascii-name"),
+        pytest.param([b": a"], id="no-name"),
+        pytest.param([b"no colon"], id="no-colon"),
+        pytest.param([b"Ho st: a"], id="blank-in-name"),
+        pytest.param([b"Host: y"], id="two-hosts"),
+        pytest.param([b"host: x"], id="same-host-twice"),
+    ],
+)
+def test_an_ambiguous_head_is_refused(lines):
+    with pytest.raises(MalformedHttp) as caught:
+        read_request_head(request(*lines))
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("first", "host"),
+    [
+        (b"POST / HTTP/1.1", b""),
+        (b"POST / HTTP/1.1", b"Host: a b"),
+        (b"POST / HTTP/1.1", b"Host: a, b"),
+        (b"POST / HTTP/1.1", b"Host: user@a"),
+        (b"POST / HTTP/1.1", b"Host: a/b"),
+        (b"POST  / HTTP/1.1", b"Host: x"),
+        (b"POST / HTTP/1.1 ", b"Host: x"),
+        (b"POST /a b HTTP/1.1", b"Host: x"),
+        (b"POST /\t HTTP/1.1", b"Host: x"),
+        (b"POST /\x80 HTTP/1.1", b"Host: x"),
+        (b"POST / http/1.1", b"Host: x"),
+        (b"POST / HTTP/1.2", b"Host: x"),
+        (b"POST / HTTP/2.0", b"Host: x"),
+        (b"POST / HTTP/01.1", b"Host: x"),
+        (b"POST /", b"Host: x"),
+        (b"post / HTTP/1.1", b"Host: x"),
+        (b"P\0ST / HTTP/1.1", b"Host: x"),
+        (b"POST mcp HTTP/1.1", b"Host: x"),
+        (b"POST /a#b HTTP/1.1", b"Host: x"),
+        (b"POST * HTTP/1.1", b"Host: x"),
+        (b"POST ftp://x/ HTTP/1.1", b"Host: x"),
+        (b"POST http://other/ HTTP/1.1", b"Host: x"),
+        (b"CONNECT x:443 HTTP/1.1", b"Host: x:443"),
+        (b"\r\nPOST / HTTP/1.1", b"Host: x"),
+    ],
+)
+def test_a_malformed_request_line_or_host_is_refused(first, host):
+    with pytest.raises(MalformedHttp) as caught:
+        read_request_head(request(first=first, host=host))
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"http://x", b"/"),
+        (b"http://x/", b"/"),
+        (b"HTTPS://X/a/b?c=d", b"/a/b?c=d"),
+        (b"http://x?c", b"/?c"),
+        (b"//x/y", b"//x/y"),
+    ],
+)
+def test_an_absolute_target_is_reduced_to_its_path(target, path):
+    assert read_request_head(request(first=b"GET " + target + b" HTTP/1.1")).target == path
+
+
+def test_a_star_is_for_options_only():
+    assert read_request_head(request(first=b"OPTIONS * HTTP/1.1")).target == b"*"
+
+
+@pytest.mark.parametrize(
+    ("version", "lines", "is_kept"),
+    [
+        (b"1.1", [], True),
+        (b"1.1", [b"Connection: close"], False),
+        (b"1.1", [b"Connection: Keep-Alive, CLOSE"], False),
+        (b"1.1", [b"Connection: keep-alive", b"Connection: close"], False),
+        (b"1.1", [b"Connection: upgrade"], True),
+        (b"1.0", [], False),
+        (b"1.0", [b"Connection: keep-alive"], True),
+        (b"1.0", [b"Connection: Keep-Alive"], True),
+        (b"1.0", [b"Connection: upgrade"], False),
+    ],
+)
+def test_keep_alive_follows_version_and_connection(version, lines, is_kept):
+    assert read_request_head(request(*lines, first=b"GET / HTTP/" + version)).is_kept_alive is is_kept
+
+
+def test_http10_needs_no_host_and_has_no_chunks():
+    assert read_request_head(request(first=b"GET / HTTP/1.0", host=b"")).is_http11 is False
+    with pytest.raises(MalformedHttp):
+        read_request_head(request(b"Transfer-Encoding: chunked", first=b"POST / HTTP/1.0"))
+
+
+def test_lengths_are_read():
+    assert read_request_head(request(b"Content-Length: 007")).length == 7
+    assert read_request_head(request(b"Transfer-Encoding: Chunked")).length == CHUNKED
+
+
+def test_too_many_headers_or_too_long_a_target():
+    read_request_head(request(*[b"X: y"] * (limits.HTTP_HEADERS - 1)))
+    with pytest.raises(MalformedHttp) as caught:
+        read_request_head(request(*[b"X: y"] * limits.HTTP_HEADERS))
+    assert caught.value.status == 431
+    read_request_head(request(first=b"GET /" + b"a" * (limits.HTTP_TARGET_BYTES - 1) + b" HTTP/1.1"))
+    with pytest.raises(MalformedHttp) as caught:
+        read_request_head(request(first=b"GET /" + b"a" * limits.HTTP_TARGET_BYTES + b" HTTP/1.1"))
+    assert caught.value.status == 414
+
+
+NAMES = st.text("!#$%&'*+-.^_`|~09AZaz", min_size=1, max_size=8).map(str.encode)
+VALUES = st.binary(max_size=12).map(lambda raw: bytes(b for b in raw if b >= 0x20 and b != 0x7F).strip(b" "))
+FIELDS = st.lists(st.tuples(NAMES, VALUES), max_size=6)
+
+
+@given(FIELDS)
+def test_what_we_write_h11_reads(fields):
+    ours = {b"host", b"expect", b"connection", b"content-length", b"keep-alive", b"transfer-encoding"}
+    fields = [(n, v) for n, v in fields if n.lower() not in ours]
+    peer = h11.Connection(h11.SERVER)
+    peer.receive_data(build_request_head(b"POST", b"/mcp", b"h:1", fields, b"Content-Length: 0\r\n"))
+    event = peer.next_event()
+    assert event.headers.raw_items() == [(b"Host", b"h:1"), *fields, (b"Content-Length", b"0")]
+
+
+@given(FIELDS)
+def test_what_we_write_we_read(fields):
+    ours = {b"host", b"expect", b"connection", b"content-length", b"keep-alive", b"transfer-encoding"}
+    fields = [(n, v) for n, v in fields if n.lower() not in ours]
+    assert read_request_head(build_request_head(b"GET", b"/", b"h", fields, b"")).headers[1:] == fields
+    head = read_response_head(build_response_head(200, fields, b"Content-Length: 3\r\n"))
+    assert head.headers[:-1] == fields
+    assert head.length == 3
+
+
+class LlhttpRequest:
+    """What llhttp reads: refused, or headers and whether a body is expected."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.is_complete = False
+        self.is_refused = False
+        try:
+            httptools.HttpRequestParser(self).feed_data(raw)
+        except httptools.HttpParserUpgrade:
+            pass
+        except httptools.HttpParserError:
+            self.is_refused = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value.strip(b" \t")))
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True
+
+
+PIECES = st.sampled_from(
+    [b"Content-Length", b"Transfer-Encoding", b"X", b":", b": ", b" ", b"\t", b"\r\n", b"\n", b"\r", b"\0",
+     b"0", b"5", b"chunked", b"identity", b",", b"+", b"\x80", b"Host", b"x", b"\r\n\r\n"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=14).map(b"".join))
+def test_whatever_we_accept_llhttp_reads_the_same(block):
+    raw = b"POST / HTTP/1.1\r\nHost: x\r\n" + block + b"\r\n\r\n"
+    raw = raw[: raw.index(b"\r\n\r\n") + 4]
+    try:
+        head = read_request_head(raw)
+    except MalformedHttp:
+        return
+    llhttp = LlhttpRequest(raw)
+    assert not llhttp.is_refused
+    assert llhttp.headers == head.headers
+    assert llhttp.is_complete is (head.length == 0)
+
+
+@given(st.lists(PIECES, max_size=14).map(b"".join))
+def test_whatever_we_accept_h11_reads_the_same(block):
+    raw = b"POST / HTTP/1.1\r\nHost: x\r\n" + block + b"\r\n\r\n"
+    raw = raw[: raw.index(b"\r\n\r\n") + 4]
+    try:
+        head = read_request_head(raw)
+    except MalformedHttp:
+        return
+    peer = h11.Connection(h11.SERVER)
+    peer.receive_data(raw)
+    assert peer.next_event().headers.raw_items() == head.headers
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_head", "length"),
+    [
+        ([b"HTTP/1.1 200 OK", b"Content-Length: 5"], False, 5),
+        ([b"HTTP/1.1 200", b"Content-Length: 5"], False, 5),
+        ([b"HTTP/1.1 200 OK", b"Transfer-Encoding: chunked"], False, CHUNKED),
+        ([b"HTTP/1.1 200 OK"], False, UNTIL_CLOSE),
+        ([b"HTTP/1.0 200 OK"], False, UNTIL_CLOSE),
+        ([b"HTTP/1.1 204 No Content"], False, 0),
+        ([b"HTTP/1.1 304 Not Modified", b"Content-Length: 5"], False, 0),
+        ([b"HTTP/1.1 200 OK", b"Content-Length: 5"], True, 0),
+        ([b"HTTP/1.1 200 OK", b"Transfer-Encoding: chunked"], True, 0),
+        ([b"HTTP/1.1 100 Continue"], False, 0),
+    ],
+)
+def test_the_length_of_a_response(lines, is_head, length):
+    assert read_response_head(b"\r\n".join([*lines, b"", b""]), is_head).length == length
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"HTTP/1.1 200 OK", b"Content-Length: 5", b"Transfer-Encoding: chunked"],
+        [b"HTTP/1.1 200 OK", b"Content-Length: 5", b"Content-Length: 5"],
+        [b"HTTP/1.1 200 OK", b"Content-Length: x"],
+        [b"HTTP/1.1 200 OK", b"Transfer-Encoding: gzip"],
+        [b"HTTP/1.1 200 OK", b"X: a", b" folded"],
+        [b"HTTP/1.1 200 OK", b"X: a\nY: b"],
+        [b"HTTP/1.0 200 OK", b"Transfer-Encoding: chunked"],
+        [b"HTTP/1.1 20 OK"],
+        [b"HTTP/1.1 099 OK"],
+        [b"HTTP/2 200 OK"],
+        [b"ICY 200 OK"],
+        [b"HTTP/1.1 200 O\0K"],
+    ],
+)
+def test_a_malformed_response_is_refused(lines):
+    with pytest.raises(MalformedHttp):
+        read_response_head(b"\r\n".join([*lines, b"", b""]))
+
+
+def test_hop_by_hop_headers_are_not_passed_on():
+    headers = [
+        (b"Connection", b"close, X-Private"),
+        (b"Keep-Alive", b"timeout=5"),
+        (b"x-private", b"1"),
+        (b"Upgrade", b"h2c"),
+        (b"TE", b"trailers"),
+        (b"Proxy-Authorization", b"Basic eA=="),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Trailer", b"X"),
+        (b"Mcp-Session-Id", b"s"),
+        (b"Authorization", b"Bearer t"),
+        (b"connection", b"other"),
+        (b"Other", b"1"),
+    ]
+    assert end_to_end(headers) == [(b"Mcp-Session-Id", b"s"), (b"Authorization", b"Bearer t")]
+
+
+def test_headers_are_found_whatever_their_case():
+    headers = [(b"A", b"1"), (b"B", b"2"), (b"a", b"3")]
+    assert (find(headers, b"a"), find(headers, b"c")) == (b"1", None)
+    assert find_all(headers, b"a") == [b"1", b"3"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [(b"a\nb", b"c"), (b"a", b"b\r\nc: d"), (b"a", b"b\r"), (b"a", b"b\n"), (b"a", b"\0"), (b"\0", b"")],
+)
+def test_a_header_cannot_smuggle_a_line(field):
+    with pytest.raises(ValueError):
+        build_response_head(200, [field], b"")
+    with pytest.raises(ValueError):
+        build_request_head(b"GET", b"/", b"h", [field], b"")
+
+
+@pytest.mark.parametrize("target", [b"/ x", b"/\r\nX: y", b"/\n", b"/\0"])
+def test_a_target_cannot_smuggle_a_line(target):
+    with pytest.raises(ValueError):
+        build_request_head(b"GET", target, b"h", [], b"")
+
+
+def test_the_framing_of_another_hop_gives_way_to_ours():
+    theirs = [
+        (b"content-LENGTH", b"9"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Connection", b"x"),
+        (b"A", b"1"),
+    ]
+    assert build_response_head(200, theirs, b"Content-Length: 0\r\n") == (
+        b"HTTP/1.1 200 OK\r\nA: 1\r\nContent-Length: 0\r\n\r\n"
+    )
+    request_head = build_request_head(b"GET", b"/", b"h", [(b"hOST", b"evil"), *theirs], b"")
+    assert request_head == b"GET / HTTP/1.1\r\nHost: h\r\nA: 1\r\n\r\n"
+
+
+def test_status_lines_have_the_usual_phrase():
+    assert status_line(404) == b"HTTP/1.1 404 Not Found\r\n"
+    assert status_line(599) == b"HTTP/1.1 599 \r\n"
+    with pytest.raises(ValueError):
+        status_line(42)
