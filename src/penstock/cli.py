@@ -15,19 +15,21 @@ from penstock import __version__, say
 from penstock.config import (
     CommandUpstream,
     ProxyConfig,
+    UrlUpstream,
     expand,
     make_command,
     make_environment,
     make_filter,
+    make_headers,
     seconds,
 )
 from penstock.errors import PenstockError, UsageError
 from penstock.policy.schema import MODES
-from penstock.wire.url import parse_listen
+from penstock.wire.url import parse_listen, parse_url
 
 DEFAULT_LISTEN = ("127.0.0.1", 8808)
-PROXY_USAGE = "penstock [OPTIONS] -- COMMAND [ARGS...]"
-TOOLS_USAGE = "penstock tools [OPTIONS] -- COMMAND [ARGS...]"
+PROXY_USAGE = "penstock [OPTIONS] (--upstream URL | -- COMMAND [ARGS...])"
+TOOLS_USAGE = "penstock tools [OPTIONS] (--upstream URL | -- COMMAND [ARGS...])"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,7 +42,7 @@ def proxy_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="penstock",
         usage=PROXY_USAGE,
-        description="Put it in front of the command that starts an MCP server: chosen tools vanish, "
+        description="Put it in front of an MCP server, a URL or a command to start: chosen tools vanish, "
         "every other byte passes untouched.",
         epilog="penstock tools: show which tools are allowed and denied, and what each costs. "
         "stdout is the protocol; everything said to people goes to stderr.",
@@ -95,6 +97,7 @@ def tools_parser() -> argparse.ArgumentParser:
 def _add_upstream_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("command", nargs="*", metavar="COMMAND", help="the upstream to spawn, with its arguments, after --")
+    add("--upstream", metavar="URL", help="an upstream that is running: Streamable HTTP or legacy SSE")
     add("--upstream-cmd", metavar="TEXT", help="the upstream to spawn, as one string")
     add(
         "--deny",
@@ -120,6 +123,19 @@ def _add_upstream_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--cwd", metavar="DIR", help="start the upstream in DIR; ${VAR} expands")
     add(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help='send a header to the upstream URL, as in "Authorization: Bearer ${TOKEN}"; repeatable',
+    )
+    add(
+        "--on-upstream-loss",
+        choices=("exit", "reconnect"),
+        default="exit",
+        help="what to do when the upstream URL goes away; default exit",
+    )
+    add(
         "--connect-timeout", default="30s", metavar="TIME", help="default 30s; a plain number is milliseconds"
     )
     add("--tools-timeout", default="10s", metavar="TIME", help="for the upstream's tool list; default 10s")
@@ -130,16 +146,8 @@ def _add_upstream_options(parser: argparse.ArgumentParser) -> None:
 
 def make_config(options: argparse.Namespace) -> ProxyConfig:
     """The configuration that parsed options describe."""
-    if options.command and options.upstream_cmd is not None:
-        raise UsageError("Give the upstream once: after -- or with --upstream-cmd")
-    if not options.command and options.upstream_cmd is None:
-        raise UsageError("No upstream: say which server to put Penstock in front of", f"Usage: {PROXY_USAGE}")
     return ProxyConfig(
-        upstream=CommandUpstream(
-            command=make_command(options.command, options.upstream_cmd),
-            env=make_environment(options.env),
-            cwd=None if options.cwd is None else expand(options.cwd, "--cwd"),
-        ),
+        upstream=_make_upstream(options),
         choice=make_filter(options.deny, options.allow, options.read_only),
         connect_seconds=seconds(options.connect_timeout, "--connect-timeout"),
         tools_seconds=seconds(options.tools_timeout, "--tools-timeout"),
@@ -179,6 +187,29 @@ def is_piped(fd: int) -> bool:
     except OSError:
         return False
     return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
+
+
+def _make_upstream(options: argparse.Namespace) -> CommandUpstream | UrlUpstream:
+    ways = (bool(options.command), options.upstream_cmd is not None, options.upstream is not None)
+    if sum(ways) > 1:
+        raise UsageError("Give the upstream once: after --, with --upstream-cmd or with --upstream")
+    if not any(ways):
+        raise UsageError("No upstream: say which server to put Penstock in front of", f"Usage: {PROXY_USAGE}")
+    if options.upstream is not None:
+        if options.env or options.cwd is not None:
+            raise UsageError("--env and --cwd are for an upstream that is a command")
+        return UrlUpstream(
+            url=parse_url(expand(options.upstream, "--upstream")),
+            headers=make_headers(options.header),
+            reconnect=options.on_upstream_loss == "reconnect",
+        )
+    if options.header or options.on_upstream_loss != "exit":
+        raise UsageError("--header and --on-upstream-loss are for an upstream that is a URL")
+    return CommandUpstream(
+        command=make_command(options.command, options.upstream_cmd),
+        env=make_environment(options.env),
+        cwd=None if options.cwd is None else expand(options.cwd, "--cwd"),
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

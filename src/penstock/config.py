@@ -29,10 +29,11 @@ class CommandUpstream(Struct, frozen=True):
 
 
 class UrlUpstream(Struct, frozen=True):
-    """An upstream that is already running."""
+    """An upstream that is already running, at a URL."""
 
     url: Url
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    reconnect: bool = False  # when it is lost
 
 
 class ProxyConfig(Struct, frozen=True):
@@ -83,6 +84,31 @@ def make_environment(pairs: list[str]) -> tuple[tuple[str, str], ...]:
         if not equals or not name or "\0" in pair:
             raise ConfigError(f'Invalid --env: "{pair}"', "It must look like NAME=value")
         out.append((name, expand(value, f"--env {name}")))
+    return tuple(out)
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*").fullmatch
+_OWN_HEADERS = frozenset(
+    "accept accept-encoding connection content-length content-type host keep-alive last-event-id mcp-method "
+    "mcp-name mcp-protocol-version mcp-session-id te trailer transfer-encoding upgrade".split()
+)
+
+
+def make_headers(texts: list[str]) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers of `--header "Name: value"`, with variables expanded. What may be a secret is not shown."""
+    out = []
+    for text in texts:
+        name, colon, value = text.partition(":")
+        name = name.strip()
+        if not colon or not _HEADER_NAME(name):
+            raise ConfigError("Invalid --header", 'It must look like "Name: value"')
+        if name.lower() in _OWN_HEADERS:
+            raise ConfigError(f"Invalid --header: {name}", "This header is the proxy's own business")
+        value = expand(value, f"--header {name}").strip(" \t")
+        if not _HEADER_VALUE(value):
+            raise ConfigError(f"Invalid --header: {name}", "Its value has a control character")
+        out.append((name.encode(), value.encode()))
     return tuple(out)
 
 

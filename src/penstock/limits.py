@@ -167,3 +167,47 @@ DRAIN_SECONDS = 5.0
 
 EVENT_BYTES = 256 * 1024
 """The largest answer that is sent as an event where we may choose; the Python SDK's client takes 1 MiB."""
+UPSTREAM_POSTS = 256
+"""Requests of one session under way at an HTTP upstream, each on its own connection; more wait their turn."""
+
+UNANSWERED_BYTES = 4 * MESSAGE_BYTES
+"""Bytes posted to an upstream that has not begun to answer; past this the client is not read."""
+
+ERROR_EXCERPT_BYTES = 1_024
+"""What is kept of an error page that is no JSON-RPC: enough to tell people what it says."""
+
+EVENT_SLACK_BYTES = 64 * 1024
+"""Field names, ids and comments that an event may have around a message of the greatest size."""
+
+EVENT_ID_BYTES = 4 * 1024
+"""An event id that can be sent back in a header."""
+
+RETRY_SECONDS = 1.0
+"""From the end of an event stream to asking for the rest, unless the upstream says otherwise."""
+
+RETRY_LEAST_SECONDS = 0.01
+"""The same, when the upstream says 0: it shall not make us spin."""
+
+RETRY_MOST_SECONDS = 30.0
+"""The longest wait before a stream is opened again, whatever the upstream says."""
+
+RESUME_ATTEMPTS = 5
+"""How often in a row an answer is asked for that brings no event."""
+
+LISTEN_LINGER_SECONDS = 1.0
+"""How long an event stream may stay open after the response it was there for."""
+
+SESSION_END_SECONDS = 1.0
+"""How long the upstream may take to hear that its session is over."""
+
+SSE_TURN_SECONDS = 0.5
+"""How long a request to a legacy SSE upstream holds up the next message when it is not acknowledged."""
+
+RECONNECT_SECONDS = 120.0
+"""How long a lost upstream is looked for before the session ends."""
+
+RECONNECT_FIRST_SECONDS = 0.25
+"""Before the first new attempt; doubled, with some chance in it, for each one after."""
+
+SCHEMAS = 10_000
+"""Tools whose arguments travel in headers, remembered for one session."""

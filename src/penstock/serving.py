@@ -9,7 +9,7 @@ import signal
 from penstock import limits, say
 from penstock.config import ProxyConfig
 from penstock.downstream.stdio import StdioClient, take_stdio
-from penstock.errors import PenstockError
+from penstock.errors import ConnectFailed, PenstockError
 from penstock.links import open_upstream
 from penstock.net.warden import Warden
 from penstock.policy.schema import SchemaCheck
@@ -33,6 +33,7 @@ class _StdioSession:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
+        self._late_error: PenstockError | None = None  # what went wrong after the client had left
         self._signals = 0
         fds = take_stdio()
         self._upstream = open_upstream(config, warden)
@@ -53,7 +54,9 @@ class _StdioSession:
     async def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self._on_signal, number)
+        connecting = self._loop.create_task(self._connect())
         error = await self._ending
+        connecting.cancel()
         if error is not None:
             say.say_error(error, self._config.log_format)
         self._client.stop_reading()
@@ -61,7 +64,17 @@ class _StdioSession:
         await self._upstream.stop(0.0 if error is not None else limits.CHILD_GRACE_SECONDS)
         log.info("The upstream has ended: %s.", self._upstream.how_it_ended)
         await self._flush_client()
+        if error is None and self._late_error is not None:
+            error = self._late_error
+            say.say_error(error, self._config.log_format)
         return 0 if error is None else error.exit_code
+
+    async def _connect(self) -> None:
+        """Finds out whether somebody is there before the client asks."""
+        try:
+            await self._upstream.connect()
+        except ConnectFailed as error:
+            self._relay.upstream_lost(error)
 
     def _on_client_end(self) -> None:
         self._relay.client_ended()
@@ -82,6 +95,8 @@ class _StdioSession:
     def _end(self, error: PenstockError | None = None) -> None:
         if not self._ending.done():
             self._ending.set_result(error)
+        elif self._late_error is None:
+            self._late_error = error
 
     async def _flush_client(self) -> None:
         flushed = asyncio.Event()

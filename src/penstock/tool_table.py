@@ -37,6 +37,7 @@ async def show(config: ProxyConfig, form: str) -> int:
 async def _ask(config: ProxyConfig, warden: Warden) -> ToolCatalog:
     link = open_upstream(config, warden)
     try:
+        await link.connect()
         _, catalog = await Interview(link, config.tools_seconds).learn(config.choice)
         return catalog
     finally:

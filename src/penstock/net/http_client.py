@@ -83,6 +83,18 @@ class HttpClient:
             task.add_done_callback(self._connecting.pop)
         return ticket
 
+    async def connect(self) -> None:
+        """Opens a connection for the request to come; raises ConnectFailed."""
+
+        def park(connection: UpstreamConnection) -> None:
+            self._open.add(connection)
+            self._on_idle(connection)
+
+        def new_connection() -> UpstreamConnection:
+            return UpstreamConnection(park, self._on_idle, self._on_gone)
+
+        await dial(new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls)
+
     async def close(self) -> None:
         """Closes every connection; requests under way fail."""
         self._is_closed = True

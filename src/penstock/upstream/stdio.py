@@ -88,6 +88,9 @@ class StdioUpstream:
         """The end of the child in words."""
         return self._child.how_it_ended
 
+    async def connect(self) -> None:
+        """Nothing to wait for: the child was started when this was made."""
+
     def close_input(self) -> None:
         """Tells the child that nothing more will come; what it says is still heard."""
         self._is_stopping = True

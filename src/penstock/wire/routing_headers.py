@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 
 import msgspec
+from msgspec import Raw
 
 from penstock.errors import ClientProtocolError
 from penstock.wire.eras import META_VERSION
+from penstock.wire.mcp_headers import NAMED_BY, Mirror, maybe_mirrored_text, maybe_modern_version
 from penstock.wire.message import INVALID_PARAMS, Message
 
 HEADER_MISMATCH = -32020
 """The code that the 2026-07-28 revision gives to headers that differ from the body."""
-
-NAMING_PARAM = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Which member of params the Mcp-Name header repeats."""
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -25,29 +25,17 @@ def check_routing_headers(message: Message, fields: dict[bytes, bytes], is_requi
     if message.method is None:
         return
     if is_required:
-        version = maybe_meta_version(message)
+        version = maybe_modern_version(message.params)
         if version is None:
             reason = f"Invalid params: _meta must name {META_VERSION}"
             raise ClientProtocolError(INVALID_PARAMS, reason, message.id_token)
         _compare(message, fields.get(b"mcp-protocol-version"), version, "MCP-Protocol-Version", True)
     _compare(message, fields.get(b"mcp-method"), message.method, "Mcp-Method", is_required)
-    naming = NAMING_PARAM.get(message.method)
+    naming = NAMED_BY.get(message.method)
     if naming is not None:
         name = _maybe_text(message, naming)
         if name is not None:
             _compare(message, fields.get(b"mcp-name"), name, "Mcp-Name", is_required)
-
-
-def maybe_meta_version(message: Message) -> str | None:
-    """The protocol version in the `_meta` of a modern request."""
-    meta = (message.params or {}).get("_meta")
-    if meta is None:
-        return None
-    try:
-        version = msgspec.json.decode(meta, type=dict[str, msgspec.Raw]).get(META_VERSION)
-        return None if version is None else _decode_text(version)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def decode_header(value: bytes) -> str:
@@ -61,11 +49,33 @@ def decode_header(value: bytes) -> str:
     return value.decode("ascii")
 
 
-def encode_header(text: str) -> bytes:
-    """`text` as a header value, in base64 where it would not travel otherwise."""
-    if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
-        return text.encode()
-    return b"=?base64?%b?=" % base64.b64encode(text.encode("utf-8", "surrogatepass"))
+def maybe_mirror_mismatch(
+    mirrors: tuple[Mirror, ...], arguments: Raw | None, fields: dict[bytes, bytes]
+) -> str | None:
+    """The first header of a tools/call that does not say what its argument says; None when all do."""
+    for mirror in mirrors:
+        text = maybe_mirrored_text(arguments, mirror) if arguments is not None else None
+        value = fields.get(mirror.header.lower())
+        if text is None and value is None:
+            continue
+        if text is None or value is None or not _says(value, text, mirror.is_integer):
+            return mirror.header.decode()
+    return None
+
+
+def _says(value: bytes, text: str, is_integer: bool) -> bool:
+    try:
+        said = decode_header(value)
+    except ValueError:
+        return False
+    if said == text:
+        return True
+    # 42.0 says the integer 42; nothing is rounded, so digits beyond a double's still count.
+    whole = _INTEGRAL.fullmatch(said)
+    return is_integer and whole is not None and whole[1] == text
+
+
+_INTEGRAL = re.compile(r"(-?[0-9]+)\.0+")
 
 
 def _compare(

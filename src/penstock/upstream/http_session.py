@@ -1,0 +1,99 @@
+"""The headers that messages to a Streamable HTTP upstream carry, and what its answers say about them."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import Struct
+
+from penstock.wire.http1 import Headers, find
+from penstock.wire.mcp_headers import SchemaBook, maybe_modern_version, modern_headers
+from penstock.wire.message import Message
+
+_VISIBLE = re.compile(rb"[\x21-\x7e]{1,1024}").fullmatch
+_BASE: Headers = [
+    (b"Content-Type", b"application/json"),
+    (b"Accept", b"application/json, text/event-stream"),
+    (b"Accept-Encoding", b"identity"),
+]
+_STREAM_BASE: Headers = [(b"Accept", b"text/event-stream"), (b"Accept-Encoding", b"identity")]
+
+OURS = frozenset(
+    b"accept accept-encoding content-type last-event-id mcp-method mcp-name mcp-protocol-version "
+    b"mcp-session-id".split()
+)
+"""Headers that are the transport's own business."""
+
+
+class _Result(Struct):
+    version: str = msgspec.field(name="protocolVersion", default="")
+
+
+class _Initialized(Struct):
+    result: _Result
+
+
+class HttpSession:
+    """What is known of one session: its id, the version agreed on, and which tools want headers."""
+
+    def __init__(self, headers: Headers) -> None:
+        self.id: bytes | None = None
+        self.version: bytes | None = None
+        self.schemas = SchemaBook()
+        kept = [field for field in headers if field[0].lower() not in OURS]
+        self._base = _BASE + kept
+        self._stream_base = _STREAM_BASE + kept
+        self._modern_version: str | None = None
+        self._is_legacy = False
+
+    def headers_for(self, message: Message) -> tuple[Headers, bool, bool]:
+        """The headers for `message`, whether it is of the modern era, and whether it names the session."""
+        method = message.method
+        if method == "initialize":
+            # A new session: what an older one agreed on must not show.
+            self._is_legacy = True
+            self.id = self.version = None
+            return self._base, False, False
+        version = maybe_modern_version(message.params)
+        if version is None and not self._is_legacy:
+            version = self._modern_version  # what has no _meta of its own goes with what had
+        if version is not None and method is not None:
+            self._modern_version = version
+            headers = self._base + modern_headers(version, method, message.params)
+            if method == "tools/call":
+                headers += self.schemas.headers(message.params)
+            return headers, True, False
+        return self._base + self._of_session(), False, self.id is not None
+
+    def headers_for_stream(self, last_id: bytes | None) -> Headers:
+        """The headers for a GET, to go on after `last_id` if there is one, and for DELETE."""
+        headers = self._stream_base + self._of_session()
+        if last_id is not None:
+            headers.append((b"Last-Event-ID", last_id))
+        return headers
+
+    def take_id(self, headers: Headers) -> None:
+        """Remembers the session that the answer to initialize names."""
+        session = find(headers, b"mcp-session-id")
+        self.id = session if session is not None and _VISIBLE(session) else None
+
+    def take_version(self, raw: bytes) -> None:
+        """Remembers the version that the answer to initialize names; none when it is an error."""
+        try:
+            version = msgspec.json.decode(raw, type=_Initialized).result.version.encode()
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            version = b""
+        self.version = version if _VISIBLE(version) else None
+
+    def forget(self) -> None:
+        """The session is over."""
+        self.id = self.version = None
+
+    def _of_session(self) -> Headers:
+        headers: Headers = []
+        if self.id is not None:
+            headers.append((b"Mcp-Session-Id", self.id))
+        if self.version is not None:
+            headers.append((b"MCP-Protocol-Version", self.version))
+        return headers

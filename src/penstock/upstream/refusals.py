@@ -1,0 +1,69 @@
+"""What is said, to people and to the client, when an HTTP upstream answers with something else."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from penstock.upstream.http_answer import HttpAnswer
+from penstock.wire.http1 import find
+from penstock.wire.ids import maybe_id_at_edges
+from penstock.wire.message import INTERNAL_ERROR, METHOD_NOT_FOUND
+from penstock.wire.replies import error_reply, printable
+from penstock.wire.sse import Oversize
+
+log = logging.getLogger("penstock")
+
+_NOT_FOR_FALLBACK = frozenset((401, 403, 407, 408, 413, 429))
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+
+
+def error_code(error: bytes) -> int:
+    """The code of a JSON-RPC error object; 0 when it has none."""
+    try:
+        return msgspec.json.decode(error, type=_Error).code
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0
+
+
+def is_another_kind(answer: HttpAnswer) -> bool:
+    """Whether this is how something answers that speaks another transport than it was spoken to in."""
+    if answer.is_good:
+        return answer.status == 200 and not answer.is_events and answer.content_type != b"application/json"
+    return 400 <= answer.status < 500 and answer.status not in _NOT_FOR_FALLBACK
+
+
+def describe(answer: HttpAnswer) -> str:
+    """The answer in a few words, for people; the client never sees more than the status."""
+    words = f"It answered HTTP {answer.status}"
+    if answer.status == 401:
+        return words + ': it wants credentials; --header "Authorization: ..." can give them'
+    if 300 <= answer.status < 400:
+        where = printable((find(answer.headers, b"location") or b"").decode("utf-8", "replace"))
+        return words + f" and points to {where or 'nowhere'}; that is not followed"
+    if answer.trouble is not None:
+        return f"{words}. {answer.trouble}"
+    excerpt = printable(" ".join(answer.body[:200].decode("utf-8", "replace").split()))
+    return f"{words}: {excerpt}" if excerpt else words
+
+
+def reply_for_status(id_token: bytes, answer: HttpAnswer, has_session: bool) -> bytes:
+    """The error for a request that was answered with a bare status.
+
+    Outside a session, 404 is what servers say that do not know a method; clients which try several eras
+    go on to the next when they hear it.
+    """
+    code = METHOD_NOT_FOUND if answer.status == 404 and not has_session else INTERNAL_ERROR
+    return error_reply(
+        id_token, code, f"Upstream MCP answered HTTP {answer.status}", {"status": answer.status}
+    )
+
+
+def maybe_id_of_long_event(event: Oversize) -> bytes | None:
+    """The id of a message too long to read, when it stands at one of its edges."""
+    head = event.head[event.head.find(b"data:") + 5 :]
+    return maybe_id_at_edges(head, event.tail.rstrip(b"\r\n"))

@@ -1,0 +1,99 @@
+"""The POSTs to a legacy SSE upstream: their answers only say whether a message was taken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from penstock import limits
+from penstock.errors import UpstreamError, UpstreamProtocolError
+from penstock.net.http_client import HttpClient
+from penstock.upstream import refusals
+from penstock.upstream.http_answer import HttpAnswer
+from penstock.wire.http1 import Headers
+from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
+from penstock.wire.replies import error_reply, raw_error_reply
+from penstock.wire.sse import Oversize, SseEvent
+
+log = logging.getLogger("penstock")
+
+_BASE: Headers = [(b"Content-Type", b"application/json"), (b"Accept-Encoding", b"identity")]
+
+
+class SsePosts:
+    """What is being posted; each message is over when its POST is."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        headers: Headers,
+        on_done: Callable[[Message], None],
+        on_slow: Callable[[Message], None],
+        on_refused: Callable[[Message, bytes], None],
+    ) -> None:
+        """`on_slow` hears of a request that is not acknowledged in its turn: some servers take it, work on
+        it, and answer the POST when they are done. `on_refused` gets the reply to a request not taken."""
+        self.target: bytes | None = None
+        self._client = client
+        self._headers = _BASE + headers
+        self._on_done = on_done
+        self._on_slow = on_slow
+        self._on_refused = on_refused
+        self._open: dict[HttpAnswer, asyncio.TimerHandle] = {}
+
+    def send(self, message: Message) -> None:
+        """Posts a message to the endpoint."""
+        assert self.target is not None
+        answer = HttpAnswer(self, message)
+        loop = asyncio.get_running_loop()
+        self._open[answer] = loop.call_later(limits.SSE_TURN_SECONDS, self._on_slow, message)
+        answer.ticket = self._client.request(b"POST", self.target, self._headers, message.raw, answer)
+
+    def close(self) -> None:
+        """Stops everything; the endpoint is not known any more."""
+        self.target = None
+        for answer, timer in self._open.items():
+            timer.cancel()
+            answer.cancel()
+        self._open.clear()
+
+    def began(self, answer: HttpAnswer) -> None:
+        """Taken: the answer itself comes on the stream."""
+        if answer.is_good:
+            answer.skip()
+
+    def event(self, answer: HttpAnswer, event: SseEvent | Oversize) -> None:
+        """Never looked at."""
+
+    def over(self, answer: HttpAnswer, error: UpstreamError | None) -> None:
+        """Next, please; and whoever waits for a message that was not taken hears so."""
+        timer = self._open.pop(answer, None)
+        if timer is None:
+            return
+        timer.cancel()
+        message = answer.purpose
+        assert isinstance(message, Message)
+        if error is not None and answer.is_good:
+            error = None  # it was taken; how the connection ends does not matter
+        if error is not None or not answer.is_good:
+            why = error.detail if error is not None else refusals.describe(answer)
+            log.warning("The upstream did not take a message. %s.", why)
+            if message.kind is Kind.REQUEST and message.id_token is not None:
+                self._on_refused(message, _reply(message.id_token, answer))
+        self._on_done(message)
+
+
+def _reply(id_token: bytes, answer: HttpAnswer) -> bytes:
+    """The error for a request that was not taken: the upstream's own, if it sent one."""
+    if answer.status == 0:
+        return error_reply(id_token, INTERNAL_ERROR, "Lost connection to upstream MCP")
+    if answer.is_json:
+        try:
+            message = read_upstream_message(answer.body)
+        except UpstreamProtocolError:
+            pass
+        else:
+            if not isinstance(message, Batch) and "error" in message.envelope:
+                return raw_error_reply(id_token, bytes(message.envelope["error"]))
+    return refusals.reply_for_status(id_token, answer, has_session=True)

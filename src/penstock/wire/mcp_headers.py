@@ -1,0 +1,192 @@
+"""What a modern request says of itself in HTTP headers, made from its body so that the two agree.
+
+Servers refuse a request whose headers and body differ, or lack a header that the tool's schema asks for
+(`x-mcp-header`). A schema that marks what cannot be mirrored (anything but a plain property that is a
+string, an integer or a boolean) asks for nothing: conforming servers then check nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from penstock import limits
+from penstock.wire.ambiguity import Members
+from penstock.wire.eras import META_VERSION
+from penstock.wire.http1 import Headers
+
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Which member of params the Mcp-Name header repeats."""
+_MARK = "x-mcp-header"
+_PLAIN = re.compile(r"[\x20-\x7e]*").fullmatch
+_WRAPPED = re.compile(r"=\?base64\?.*\?=").fullmatch
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)").fullmatch
+_MOST_DIGITS = 4_300  # what a Python server is willing to turn into text
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_members = msgspec.json.Decoder(Members).decode
+
+# Where else in a schema a schema may stand. A mark at any of these makes the whole schema ask for nothing.
+_ONE_SCHEMA = frozenset(
+    "items contains unevaluatedItems additionalProperties propertyNames unevaluatedProperties not if then "
+    "else contentSchema".split()
+)
+_SCHEMA_LISTS = frozenset("allOf anyOf oneOf prefixItems".split())
+_SCHEMA_MAPS = frozenset("patternProperties dependentSchemas $defs definitions".split())
+
+Path = tuple[str, ...]
+
+
+class Mirror(Struct, frozen=True):
+    """One argument that travels in a header as well."""
+
+    path: Path
+    header: bytes
+    is_integer: bool
+
+
+def maybe_modern_version(params: Members | None) -> str | None:
+    """The protocol version that a modern request names in its `_meta`; None in the legacy era."""
+    meta = params.get("_meta") if params else None
+    if meta is None:
+        return None
+    try:
+        token = _decode_members(meta).get(META_VERSION)
+        return None if token is None else _decode_text(token)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def header_value(text: str) -> bytes:
+    """`text` as a header value; what a header cannot carry as it is travels in base64."""
+    if _PLAIN(text) and text == text.strip() and not _WRAPPED(text):
+        return text.encode()
+    return b"=?base64?" + base64.b64encode(text.encode()) + b"?="
+
+
+def modern_headers(version: str, method: str, params: Members | None) -> Headers:
+    """The headers that every modern message carries, and the name of what it is about."""
+    headers = [(b"MCP-Protocol-Version", header_value(version)), (b"Mcp-Method", header_value(method))]
+    token = (params or {}).get(NAMED_BY.get(method, ""))
+    if token is not None:
+        try:
+            headers.append((b"Mcp-Name", header_value(_decode_text(token))))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass  # not a name: the server will say so
+    return headers
+
+
+class SchemaBook:
+    """Which arguments of which tools travel in headers, as the tool lists that passed by say."""
+
+    def __init__(self) -> None:
+        self._mirrors: dict[str, tuple[Mirror, ...]] = {}
+
+    def learn(self, raw: bytes) -> None:
+        """Reads a response to tools/list."""
+        if not self._mirrors and _MARK.encode() not in raw:
+            return
+        try:
+            page = msgspec.json.decode(raw, type=_ListAnswer)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+        for tool in page.result.tools:
+            mirrors = mirrors_of(tool.schema)
+            if mirrors and len(self._mirrors) < limits.SCHEMAS:
+                self._mirrors[tool.name] = mirrors
+            else:
+                self._mirrors.pop(tool.name, None)
+
+    def headers(self, params: Members | None) -> Headers:
+        """The Mcp-Param headers of a tools/call."""
+        if not self._mirrors or params is None or "name" not in params or "arguments" not in params:
+            return []
+        try:
+            mirrors = self._mirrors.get(_decode_text(params["name"]), ())
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return []
+        headers: Headers = []
+        for mirror in mirrors:
+            text = maybe_mirrored_text(params["arguments"], mirror)
+            if text is not None:
+                headers.append((mirror.header, header_value(text)))
+        return headers
+
+
+class _Tool(Struct):
+    name: str
+    schema: Any = msgspec.field(name="inputSchema", default=None)
+
+
+class _ListResult(Struct):
+    tools: list[_Tool]
+
+
+class _ListAnswer(Struct):
+    result: _ListResult
+
+
+def mirrors_of(schema: object) -> tuple[Mirror, ...]:
+    """The arguments that `schema` marks; none when one of its marks is not allowed."""
+    found: dict[str, Mirror] = {}
+    for path, part in _schemas_in(schema):
+        if _MARK not in part:
+            continue
+        name, kind = part[_MARK], part.get("type")
+        if not path or not isinstance(name, str) or not _TOKEN(name) or name.lower() in found:
+            return ()
+        if kind not in ("string", "integer", "boolean"):
+            return ()
+        found[name.lower()] = Mirror(path, b"Mcp-Param-" + name.encode(), kind == "integer")
+    return tuple(found.values())
+
+
+def _schemas_in(root: object) -> Iterator[tuple[Path | None, dict[str, Any]]]:
+    """Every schema in `root` with the properties that lead to it; None when more than properties do."""
+    waiting: list[tuple[Path | None, object]] = [((), root)]
+    while waiting:
+        path, schema = waiting.pop()
+        if not isinstance(schema, dict):
+            continue
+        yield path, schema
+        for keyword, value in schema.items():
+            if keyword == "properties" and isinstance(value, dict):
+                for name, part in value.items():
+                    waiting.append((None if path is None else (*path, name), part))
+            elif keyword in _ONE_SCHEMA:
+                waiting.append((None, value))
+            elif keyword in _SCHEMA_LISTS and isinstance(value, list):
+                waiting += ((None, part) for part in value)
+            elif keyword in _SCHEMA_MAPS and isinstance(value, dict):
+                waiting += ((None, part) for part in value.values())
+
+
+def maybe_mirrored_text(arguments: Raw, mirror: Mirror) -> str | None:
+    """The argument that a header repeats, as text; None when there is none."""
+    token = arguments
+    try:
+        for name in mirror.path:
+            token = _decode_members(token)[name]
+        return _maybe_text(bytes(token), mirror.is_integer)
+    except (KeyError, msgspec.DecodeError, UnicodeDecodeError, ValueError):
+        return None
+
+
+def _maybe_text(token: bytes, is_integer: bool) -> str | None:
+    """A JSON scalar as the header writes it. Numbers keep every digit: a float would lose some."""
+    if token[:1] == b'"':
+        return _decode_text(token)
+    if token in (b"true", b"false"):
+        return token.decode()
+    if token[:1] in b"n{[":
+        return None
+    if _INTEGER(token):
+        return None if len(token) > _MOST_DIGITS else "0" if token == b"-0" else token.decode()
+    number = float(token)
+    # 1e3 is the integer 1000 to those who compare numbers and to those who compare JavaScript's text.
+    return str(int(number)) if is_integer and number.is_integer() else repr(number)
