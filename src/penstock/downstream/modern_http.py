@@ -22,6 +22,7 @@ from penstock.policy.verdict import FORWARD, Answer, Drop
 from penstock.relay.modern_desk import ModernDesk
 from penstock.relay.shared import SharedUpstream
 from penstock.wire.ambiguity import members
+from penstock.wire.mcp_headers import Mirror, mirrors_of
 from penstock.wire.message import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -33,9 +34,8 @@ from penstock.wire.message import (
     Message,
     read_client_message,
 )
-from penstock.wire.param_headers import MarkedParam, marked_params, maybe_param_mismatch
 from penstock.wire.replies import error_reply
-from penstock.wire.routing_headers import HEADER_MISMATCH, check_routing_headers
+from penstock.wire.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
 
 log = logging.getLogger("penstock")
 
@@ -103,7 +103,7 @@ class ModernDoor:
     def __init__(self, desk: ModernDesk, choice: ToolFilter) -> None:
         self._desk = desk
         self._choice = choice
-        self._marked: dict[str, tuple[MarkedParam, ...]] | None = None
+        self._marked: dict[str, tuple[Mirror, ...]] | None = None
         self._marked_of: ToolCatalog | None = None
 
     def handle(self, request: Request, reply: Reply) -> None:
@@ -176,19 +176,16 @@ class ModernDoor:
         """The header that repeats an argument of a tool call and says something else."""
         if message.method != tool_gate.CALL or message.params is None:
             return None
-        params = self._marked_params(message.params.get("name"), catalog)
-        arguments = message.params.get("arguments")
-        return (
-            maybe_param_mismatch(params, bytes(arguments) if arguments else None, fields) if params else None
-        )
+        mirrors = self._mirrors(message.params.get("name"), catalog)
+        return maybe_mirror_mismatch(mirrors, message.params.get("arguments"), fields)
 
-    def _marked_params(self, name: Raw | None, catalog: ToolCatalog) -> tuple[MarkedParam, ...]:
+    def _mirrors(self, name: Raw | None, catalog: ToolCatalog) -> tuple[Mirror, ...]:
         if self._marked is None or self._marked_of is not catalog:
             self._marked_of = catalog
             self._marked = {
                 tool.name: marked
                 for tool in catalog.allowed
-                if (marked := marked_params(bytes(members(tool.raw)["inputSchema"])))
+                if (marked := mirrors_of(msgspec.json.decode(members(tool.raw)["inputSchema"])))
             }
         if name is None or not self._marked:
             return ()

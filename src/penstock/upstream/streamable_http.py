@@ -88,6 +88,11 @@ class StreamableHttpUpstream:
 
     # --- toward the upstream -----------------------------------------------------------------------------
 
+    @property
+    def has_session(self) -> bool:
+        """Whether the upstream gave the session an id."""
+        return self._session.id is not None
+
     def send(self, message: Message) -> None:
         """Posts a message when its turn has come."""
         if self._is_over:
