@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTED = ROOT / "tests" / "upstreams" / "scripted.py"
-SAMPLE = ROOT / "tests" / "upstreams" / "sample.py"
+SAMPLE = ROOT / "examples" / "sample_server.py"
 DEADLINE = 20.0
 """Seconds until a test gives up waiting. Far more than anything needs on a busy machine."""
 
