@@ -47,16 +47,19 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "initialize":
         version = params.get("protocolVersion", "2025-11-25")
         return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
-    if method == "server/discover":
-        result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
-        return {"result": {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}}
+    # The modern era (2026-07-28) has no handshake: every request says so, and results say more.
+    is_modern = "io.modelcontextprotocol/protocolVersion" in params.get("_meta", {})
+    complete = {"resultType": "complete"} if is_modern else {}
+    cacheable = {**complete, "ttlMs": 60_000, "cacheScope": "public"} if is_modern else {}
+    if method == "server/discover" and is_modern:
+        return {"result": {**cacheable, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
     if method == "ping":
         return {"result": {}}
     if method == "tools/list":
-        return {"result": {"tools": TOOLS}}
+        return {"result": {**cacheable, "tools": TOOLS}}
     if method == "tools/call" and any(one["name"] == params.get("name") for one in TOOLS):
         text = f"{params['name']} was called with {json.dumps(params.get('arguments'))}"
-        return {"result": {"content": [{"type": "text", "text": text}], "isError": False}}
+        return {"result": {**complete, "content": [{"type": "text", "text": text}], "isError": False}}
     return {"error": {"code": -32601, "message": f"Method not found: {method}"}}
 
 

@@ -94,6 +94,11 @@ def tools_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def parsers() -> list[argparse.ArgumentParser]:
+    """Every parser, for the documentation."""
+    return [proxy_parser(), tools_parser()]
+
+
 def _add_upstream_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("command", nargs="*", metavar="COMMAND", help="the upstream to spawn, with its arguments, after --")

@@ -1,0 +1,59 @@
+"""What the documents say is what the program does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from penstock import cli, limits
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_page_about_the_command_line_is_what_help_says() -> None:
+    assert run(sys.executable, "scripts/cli_docs.py", "--check").returncode == 0
+
+
+def test_every_option_is_explained() -> None:
+    for parser in cli.parsers():
+        for action in parser._actions:
+            assert action.help, f"{parser.prog} {action.option_strings} has no help"
+
+
+def test_the_table_in_the_readme_is_what_the_command_prints() -> None:
+    found = re.search(r"```console\n\$ penstock (.*)\n((?:.*\n)+?)```", (ROOT / "README.md").read_text())
+    assert found is not None
+    words = found[1].replace("'", "").split()
+    words[words.index("python3")] = sys.executable
+    shown = run(sys.executable, "-m", "penstock", *words)
+    assert shown.stdout == found[2]
+
+
+def test_the_demo_shows_tools_before_and_after() -> None:
+    shown = run(sys.executable, "examples/demo.py")
+    assert shown.returncode == 0
+    before, after = re.findall(r"^    (read_file, .*)$", shown.stdout, re.MULTILINE)
+    assert "delete_file" in before
+    assert "delete_file" not in after
+    assert "identical, byte for byte" in shown.stdout
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def test_every_number_has_its_reason() -> None:
+    source = Path(limits.__file__).read_text()
+    names = re.findall(r"^([A-Z_]+) = ", source, re.MULTILINE)
+    assert len(names) > 20
+    for name in names:
+        assert re.search(rf'^{name} = .*\n"""\S', source, re.MULTILINE), f"{name} has no reason"
