@@ -34,6 +34,7 @@ from penstock.relay.list_fetch import ListFetch
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
 from penstock.wire.ambiguity import readable
 from penstock.wire.eras import BATCH_VERSION, MODERN_VERSIONS, Era, maybe_modern_meta
+from penstock.wire.ids import id_key
 from penstock.wire.message import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -158,7 +159,7 @@ class Relay:
         return False
 
     def _verdict(self, message: Message) -> Verdict:
-        if message.method == "notifications/cancelled" and self._was_answered_here(message):
+        if message.method == "notifications/cancelled" and self._cancel_ends_here(message):
             return Drop("it cancels a request that never went upstream")
         if not self._is_filtering:
             return FORWARD
@@ -226,9 +227,21 @@ class Relay:
                 gathering.expect_less()
         return gathering.seal()
 
-    def _was_answered_here(self, message: Message) -> bool:
+    def _cancel_ends_here(self, message: Message) -> bool:
+        """Whether a cancel is for a request that never went upstream; one that is held is forgotten."""
         token = (message.params or {}).get("requestId")
-        return token is not None and bytes(token) in self._answered_here
+        if token is None:
+            return False
+        key = id_key(bytes(token))
+        for entry in self._held:
+            held, route = entry
+            assert held.id_token is not None
+            # Where an answer travels by a route of its own, somebody waits there for something to come.
+            if route is None and id_key(held.id_token) == key:
+                self._held.remove(entry)
+                self._held_bytes -= len(held.raw)
+                return True
+        return bytes(token) in self._answered_here
 
     def client_ended(self) -> None:
         """The client says no more; what it waits for may still come."""
