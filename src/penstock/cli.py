@@ -219,6 +219,7 @@ def _make_upstream(options: argparse.Namespace) -> CommandUpstream | UrlUpstream
 
 def main(argv: list[str] | None = None) -> int:
     """Runs Penstock; gives back the exit code."""
+    _fill_missing_descriptors()
     words = sys.argv[1:] if argv is None else argv
     is_tools = words[:1] == ["tools"]
     log_format = "json" if "--log-format=json" in words or _follows(words, "--log-format", "json") else "text"
@@ -237,6 +238,16 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+
+
+def _fill_missing_descriptors() -> None:
+    # Somebody may have started us with stdin, stdout or stderr closed. The next pipe we open would take its
+    # number, and what we say to people would go into the protocol.
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _follows(words: list[str], option: str, value: str) -> bool:

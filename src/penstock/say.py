@@ -15,6 +15,7 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 
 _STDERR = 2
+_PATIENCE = 0.5  # for the last words of a run
 
 
 class _StderrHandler(logging.Handler):
@@ -68,9 +69,9 @@ def say_error(error: PenstockError, form: str = "text") -> None:
     """The two lines that a user reads when something is wrong."""
     if form == "json":
         entry = {"level": "error", "message": error.headline, "detail": error.detail}
-        write_stderr(msgspec.json.encode(entry).decode())
+        write_stderr(msgspec.json.encode(entry).decode(), _PATIENCE)
     else:
-        write_stderr(f"Error: {error}")
+        write_stderr(f"Error: {error}", _PATIENCE)
 
 
 def one_line(text: str) -> str:
@@ -80,14 +81,14 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
-def write_stderr(text: str) -> None:
-    """Writes a line to stderr; when nobody reads it, the line is lost after a moment."""
+def write_stderr(text: str, patience: float = 0.0) -> None:
+    """Writes a line to stderr; when nobody reads it within `patience` seconds, the line is lost.
+
+    The descriptor is shared and may block, so it gets no more at a time than a pipe that is ready takes.
+    """
     data = (text + "\n").encode("utf-8", "replace")
-    while data:
-        try:
-            data = data[os.write(_STDERR, data) :]
-        except BlockingIOError:
-            if not select.select([], [_STDERR], [], 0.1)[1]:
-                return
-        except OSError:
-            return
+    try:
+        while data and select.select([], [_STDERR], [], patience)[1]:
+            data = data[os.write(_STDERR, data[: select.PIPE_BUF]) :]
+    except OSError:
+        pass

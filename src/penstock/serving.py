@@ -81,6 +81,7 @@ class _StdioSession:
         if self._relay.is_holding:
             # Its last requests still wait for the tool list; the upstream must not be told to leave yet.
             self._relay.on_idle = self._end
+            self._loop.call_later(self._config.tools_seconds, self._end)
         else:
             self._end()
 

@@ -288,7 +288,11 @@ def test_the_gate_stands(live: Live, attack: Attack) -> None:
         assert not any(name.encode() in line for name in DENIED), "an answer names a hidden tool"
 
 
-_CONTROLS = [attack for attack in ATTACKS if attack.verdict != FORWARD and calls_in(attack.raw) & set(DENIED)]
+_CONTROLS = [
+    attack
+    for attack in ATTACKS
+    if attack.verdict != FORWARD and len(attack.raw) < 1_000 and calls_in(attack.raw) & set(DENIED)
+]
 
 
 @pytest.mark.parametrize("attack", _CONTROLS[::3], ids=[f"{a.row} {a.what}"[:80] for a in _CONTROLS[::3]])

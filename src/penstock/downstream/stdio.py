@@ -134,6 +134,8 @@ class StdioClient:
         if not self._has_ended:
             self._has_ended = True
             self._reader.close()
+            if self.peer is not None and self._writer.is_over:
+                self.peer.resume("client does not read")  # nobody waits for it any more
             self._on_end()
 
 

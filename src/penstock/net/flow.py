@@ -78,9 +78,10 @@ class Reader:
             os.close(self._fd)
 
     def read_what_is_there(self) -> None:
-        """Reads on until there is nothing left to read at this moment, paused or not."""
-        while not self._is_over and self._on_readable():
-            pass
+        """Reads what a writer that is gone has left, paused or not: no more than a pipe can hold."""
+        for _ in range(limits.PIPE_BYTES // limits.READ_BYTES):
+            if self._is_over or not self._on_readable():
+                return
 
     def _watch(self) -> None:
         if self._is_pollable:
@@ -143,6 +144,11 @@ class Writer:
         self._is_closing = False
         self._is_over = False
         self._on_closed: Callable[[], None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be written any more."""
+        return self._is_over
 
     def write(self, data: bytes) -> None:
         """Writes `data`, now if possible. After the end of the stream it goes nowhere."""

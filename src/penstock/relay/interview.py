@@ -51,6 +51,7 @@ class Interview:
         self._link = link
         self._seconds = tools_seconds
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
+        self._lost: UpstreamError | None = None
         link.receiver = self
 
     async def learn(self, choice: ToolFilter, era: Era | None = None) -> tuple[Era, ToolCatalog]:
@@ -97,6 +98,8 @@ class Interview:
 
     async def _send(self, request: Message) -> Message:
         assert request.id_token is not None
+        if self._lost is not None:
+            raise self._lost
         key = id_key(request.id_token)
         answer = self._waiting[key] = asyncio.get_running_loop().create_future()
         self._link.send(request)
@@ -133,6 +136,7 @@ class Interview:
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """The link is gone, and so is the answer."""
+        self._lost = error
         self._fail(error)
 
     def _fail(self, error: UpstreamError) -> None:

@@ -304,6 +304,7 @@ class Relay:
                 raw = error_reply(message.id_token, INTERNAL_ERROR, failure.safe_message)
             self._to_client(raw, route)
         if self._is_fetch_final or failure.failure is Failure.TIMEOUT:
+            self._fail_pending(failure)
             self._on_fatal(failure)
             return
         log.warning("%s. %s.", failure.headline, failure.detail)
@@ -360,11 +361,11 @@ class Relay:
         if self._fetch is not None and self._fetch.owns(token):
             self._take_list_page(message)
             return
-        if (token is None or token == b"null") and "error" in message.envelope:
+        exchange = self._requests.close(token) if token is not None else None
+        if exchange is None and token in (None, b"null") and "error" in message.envelope:
             # A complaint about something that the upstream could not read: nobody's answer.
             self._client.send(message.raw, None, message)
             return
-        exchange = self._requests.close(token) if token is not None else None
         if exchange is None:
             log.warning("Dropped a response from the upstream that nobody asked for.")
             return
@@ -425,11 +426,14 @@ class Relay:
         held, self._held = self._held, deque()
         for message, route in held:
             self._to_client(error_reply(message.id_token, INTERNAL_ERROR, error.safe_message), route)
+        self._fail_pending(error)
+        self._on_fatal(error)
+
+    def _fail_pending(self, error: UpstreamError) -> None:
         for exchange in self._requests.close_all():
             self._to_client(
                 error_reply(exchange.id_token, INTERNAL_ERROR, error.safe_message), exchange.route
             )
-        self._on_fatal(error)
 
     def _to_client(self, raw: bytes, route: Route | None, message: Message | None = None) -> None:
         if isinstance(route, Gathering):

@@ -152,13 +152,21 @@ class StdioUpstream:
             self.peer.resume("upstream does not read")
 
     def _on_broken(self) -> None:
-        # The child closed its stdin, but may still have something to say: its stdout decides.
+        # The child closed its stdin: it hears nothing more, but may still have something to say.
         if not self._is_stopping:
             log.info("The upstream has closed its stdin.")
+            self._linger()
 
     def _on_exit(self, exited: asyncio.Future[int]) -> None:
-        # Its last words may still be in the pipe, and some grandchild may hold the pipe open for ever.
-        asyncio.get_running_loop().call_later(limits.CHILD_LINGER_SECONDS, self._on_end)
+        self._linger()
+
+    def _linger(self) -> None:
+        # Last words may still be in the pipe, and some grandchild may hold the pipe open for ever.
+        asyncio.get_running_loop().call_later(limits.CHILD_LINGER_SECONDS, self._end_lingering)
+
+    def _end_lingering(self) -> None:
+        self._drain()
+        self._on_end()
 
     def _on_end(self) -> None:
         if self._is_lost:
