@@ -100,7 +100,10 @@ def _read_envelope(raw: bytes, blame: type[ProtocolError]) -> Members | Batch:
         raise blame(INVALID_REQUEST, f"Invalid request: {why}", maybe_sole_id(raw)) from None
     except NotAnObject:
         if raw.lstrip(_BLANK)[:1] == b"[":
-            return Batch(raw, [bytes(part) for part in _decode_array(raw)])
+            try:
+                return Batch(raw, [bytes(part) for part in _decode_array(raw)])
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
+                raise blame(PARSE_ERROR, f"Parse error: {why}") from None
         raise blame(INVALID_REQUEST, "Invalid request: it is not an object") from None
 
 
