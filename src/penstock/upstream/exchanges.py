@@ -201,7 +201,7 @@ class Exchanges:
         if answer.is_json:
             self.is_proven = True
             self.take_json(post, answer.body)
-        elif answer.is_too_big and answer.content_type == b"application/json":
+        elif answer.trouble is None and answer.is_too_big and answer.content_type == b"application/json":
             self.refuse(post, f"It has more than {limits.MESSAGE_BYTES} bytes")
         elif not self._is_elsewhere(answer):
             self.refuse(post, refusals.describe(answer))
