@@ -19,6 +19,7 @@ import select
 import socket
 import sys
 import threading
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import scripted
@@ -72,7 +73,12 @@ class Everywhere(scripted.Scripted):
 
     def order_release(self, token: bytes, params: dict) -> None:
         """Answers what is held under `mark`, then this."""
-        channel, held = self.held.pop(params["mark"].encode())
+        mark = params["mark"].encode()
+        for _ in range(1000):  # over HTTP, what is to be held may still be on its way
+            if mark in self.held:
+                break
+            time.sleep(0.01)
+        channel, held = self.held.pop(mark)
         self.speak(channel, b'{"jsonrpc":"2.0","id":%b,"result":{"released":true}}\n' % held)
         self.reply(token, b"{}")
 
