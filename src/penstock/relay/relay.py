@@ -25,12 +25,14 @@ from penstock.errors import (
 )
 from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.outcome import Outcome, Refuse
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict
 from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
 from penstock.relay.list_fetch import ListFetch
+from penstock.relay.review import Asked, Review
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
 from penstock.wire.ambiguity import readable
 from penstock.wire.eras import BATCH_VERSION, MODERN_VERSIONS, Era, maybe_modern_meta
@@ -74,6 +76,7 @@ class Relay:
         on_fatal: Callable[[PenstockError], None] = lambda error: None,
         catalogs: dict[Era, ToolCatalog] | None = None,
         schema: SchemaCheck | None = None,
+        review: Review | None = None,
     ) -> None:
         self._client = client
         self._upstream = upstream
@@ -83,6 +86,7 @@ class Relay:
         self._on_catalog = on_catalog
         self._on_fatal = on_fatal
         self._schema = schema
+        self._review = review
         self._catalogs = catalogs or {}  # what is known before this client has spoken
         self._catalog: ToolCatalog | None = None
         self._requests = PendingTable()  # the client's, on their way to the upstream
@@ -144,12 +148,50 @@ class Relay:
             self._take_response(message)
             return False
         verdict = self._verdict(message)
+        if self._review is not None and self._review.watches(message.method, "client"):
+            if verdict is FORWARD or (isinstance(verdict, Answer) and verdict.is_list):
+                return self._ask_rules(message, route)
+        return self._follow(verdict, message, route, None)
+
+    def _ask_rules(self, message: Message, route: Route | None) -> bool:
+        """Lets the rules look at a client's message that the tool gate has nothing against."""
+        assert self._review is not None
+        asked = self._review.begin(message)
+        self._review.ask(
+            message, "client", asked, lambda outcome: self._ruled(outcome, message, route, asked)
+        )
+        return message.kind is Kind.REQUEST
+
+    def _ruled(self, outcome: Outcome, message: Message, route: Route | None, asked: Asked) -> None:
+        verdict = outcome.verdict
+        if isinstance(verdict, Refuse):
+            if verdict.raw is not None:
+                if message.id_token is not None:
+                    self._answered_here.add(message.id_token)
+                self._to_client(verdict.raw, route)
+            return
+        if verdict.changed:
+            try:
+                changed = read_client_message(verdict.raw)
+                assert isinstance(changed, Message)
+                message = changed
+            except (ClientProtocolError, AssertionError):
+                log.error("A rule made a message that must not be forwarded.")
+                self._to_client(error_reply(message.id_token, INTERNAL_ERROR, "Internal error"), route)
+                return
+        # What the rules changed is looked at once more: no rule makes a hidden tool callable.
+        self._follow(self._verdict(message), message, route, asked)
+
+    def _follow(self, verdict: Verdict, message: Message, route: Route | None, asked: Asked | None) -> bool:
         if verdict is FORWARD:
-            return self._pass_on(message, route)
+            return self._pass_on(message, route, asked)
         if isinstance(verdict, Answer):
             if message.id_token is not None:
                 self._answered_here.add(message.id_token)
-            self._to_client(verdict.raw, route)
+            if asked is not None and verdict.is_list:
+                self._answer_through_rules(verdict.raw, asked, route)
+            else:
+                self._to_client(verdict.raw, route)
             return True
         if isinstance(verdict, Hold):
             self._hold(message, route)
@@ -176,7 +218,19 @@ class Relay:
         elif message.kind is Kind.REQUEST:
             self._catalog = self._catalogs.get(Era.LEGACY)
 
-    def _pass_on(self, message: Message, route: Route | None) -> bool:
+    def _answer_through_rules(self, raw: bytes, asked: Asked, route: Route | None) -> None:
+        """A list from the cache is a response like any other to the rules."""
+        message = read_upstream_message(raw)
+        assert isinstance(message, Message)
+        assert self._review is not None
+        self._review.ask(message, "upstream", asked, lambda outcome: self._deliver(outcome, route, message))
+
+    def _deliver(self, outcome: Outcome, route: Route | None, message: Message) -> None:
+        verdict = outcome.verdict
+        if verdict.raw is not None:
+            self._to_client(verdict.raw, route, message)
+
+    def _pass_on(self, message: Message, route: Route | None, asked: Asked | None) -> bool:
         method = message.method
         assert method is not None
         id_token = message.id_token
@@ -185,7 +239,7 @@ class Relay:
             if method == "notifications/initialized":
                 self._want_catalog(None)
             return False
-        if not self._requests.open(Exchange(id_token, method, route)):
+        if not self._requests.open(Exchange(id_token, method, route, asked)):
             reason = "Invalid request: this id is already waiting for an answer"
             self.refuse_client(ClientProtocolError(INVALID_REQUEST, reason, id_token), route)
             return True
@@ -201,10 +255,22 @@ class Relay:
 
     def _take_response(self, message: Message) -> None:
         token = message.id_token
-        if token is None or self._upstream_requests.close(token) is None:
+        exchange = self._upstream_requests.close(token) if token is not None else None
+        if exchange is None:
             log.warning("Dropped a response from the client that nobody asked for.")
             return
+        if self._review is not None and self._review.watches(exchange.method, "client"):
+            asked = exchange.asked if isinstance(exchange.asked, Asked) else None
+            self._review.ask(message, "client", asked, self._send_ruled_upstream)
+            return
         self._upstream.send(message)
+
+    def _send_ruled_upstream(self, outcome: Outcome) -> None:
+        """What the rules made of something that goes to the upstream without an exchange of its own."""
+        if outcome.verdict.raw is not None:
+            message = read_upstream_message(outcome.verdict.raw)
+            assert isinstance(message, Message)
+            self._upstream.send(message)
 
     def _take_batch(self, batch: Batch, route: Route | None) -> bool:
         if self._version != BATCH_VERSION or not batch.parts:
@@ -242,6 +308,11 @@ class Relay:
                 self._held_bytes -= len(held.raw)
                 return True
         return bytes(token) in self._answered_here
+
+    @property
+    def is_reviewing(self) -> bool:
+        """Whether some message still waits for the rules."""
+        return self._review is not None and self._review.is_waiting
 
     def client_ended(self) -> None:
         """The client says no more; what it waits for may still come."""
@@ -350,11 +421,32 @@ class Relay:
         elif self._breaks_schema(message, message.method):
             if message.id_token is not None:
                 self._answer_upstream(error_reply(message.id_token, INVALID_PARAMS, "Invalid params"))
+        elif self._review is not None and self._review.watches(message.method, "upstream"):
+            asked = self._review.begin(message)
+            self._review.ask(
+                message, "upstream", asked, lambda outcome: self._ruled_upstream(outcome, message, asked)
+            )
         else:
-            if message.kind is Kind.REQUEST:
-                assert message.id_token is not None
-                self._upstream_requests.open(Exchange(message.id_token, message.method or ""))
-            self._client.send(raw, None, message)
+            self._send_unasked(message, None)
+
+    def _send_unasked(self, message: Message, asked: Asked | None) -> None:
+        """Gives the client a request or a notification of the upstream's."""
+        if message.kind is Kind.REQUEST:
+            assert message.id_token is not None
+            self._upstream_requests.open(Exchange(message.id_token, message.method or "", None, asked))
+        self._client.send(message.raw, None, message)
+
+    def _ruled_upstream(self, outcome: Outcome, message: Message, asked: Asked) -> None:
+        verdict = outcome.verdict
+        if isinstance(verdict, Refuse):
+            if verdict.raw is not None:
+                self._answer_upstream(verdict.raw)
+            return
+        if verdict.changed:
+            changed = read_upstream_message(verdict.raw)
+            assert isinstance(changed, Message)
+            message = changed
+        self._send_unasked(message, asked)
 
     def _take_upstream_response(self, message: Message) -> None:
         token = message.id_token
@@ -378,6 +470,13 @@ class Relay:
             log.warning("Withheld an answer of the upstream: it lists tools that are hidden.")
             reply = error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER)
             self._to_client(reply, exchange.route)
+            return
+        if self._review is not None and self._review.watches(exchange.method, "upstream"):
+            asked = exchange.asked if isinstance(exchange.asked, Asked) else None
+            route = exchange.route
+            self._review.ask(
+                message, "upstream", asked, lambda outcome: self._deliver(outcome, route, message)
+            )
             return
         self._to_client(message.raw, exchange.route, message)
 

@@ -17,6 +17,7 @@ class Exchange(Struct):
     id_token: bytes
     method: str
     route: Route | None = None
+    asked: object = None  # what the rules remember of it (relay/review.Asked), where they were asked
 
 
 class PendingTable:
