@@ -214,3 +214,6 @@ SCHEMAS = 10_000
 
 SESSION_METHODS = 256
 """Methods that have statistics of their own in one session; the rest share one row."""
+
+REVIEWS = 10_000
+"""Sessions, and clients without one, of which the rules remember something."""

@@ -28,6 +28,7 @@ from penstock.relay.contracts import UpstreamLink
 from penstock.relay.interview import Interview
 from penstock.relay.modern_desk import ModernDesk
 from penstock.relay.office import Office
+from penstock.relay.review import Reviews
 from penstock.relay.sessions import Sessions
 from penstock.summary import say_catalog
 from penstock.wire.eras import Era, era_of_header
@@ -53,10 +54,17 @@ class _Listening:
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._signals = 0
         self._schema = SchemaCheck(config.validate) if config.validate is not None else None
+        self._reviews: Reviews | None = None
         self._catalogs = Catalogs(self._learn)
         self._sessions = Sessions()
         self._office = Office(
-            self._open_link, config.choice, self._catalogs, config.tools_seconds, say_catalog, self._schema
+            self._open_link,
+            config.choice,
+            self._catalogs,
+            config.tools_seconds,
+            say_catalog,
+            self._schema,
+            self._reviews,
         )
         self._desk = ModernDesk(
             self._open_link, config.choice, self._catalogs, config.tools_seconds, say_catalog, self._schema
@@ -162,12 +170,13 @@ class _Listening:
                 self._end,
                 self._has_sessions,
                 self._schema,
+                self._reviews,
             )
             doors[b"/mcp"] = self._cable.handle
             well_known = self._cable.handle_well_known
         else:
             legacy = StreamableDoor(self._office, self._sessions, self._on_session_lost)
-            modern = ModernDoor(self._desk, config.choice)
+            modern = ModernDoor(self._desk, config.choice, self._reviews)
             doors[b"/mcp"] = _by_era(legacy, modern)
         host = config.listen[0]
         is_loopback = host in ("localhost", "::1") or host.startswith("127.")

@@ -18,12 +18,15 @@ from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.outcome import Outcome, Refuse
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, Answer, Drop
-from penstock.relay.catalogs import Catalogs
+from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict
+from penstock.relay.catalogs import Catalogs, principal_of
+from penstock.relay.review import Asked, Review, Reviews
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers, end_to_end
+from penstock.wire.mcp_headers import with_name_of
 from penstock.wire.message import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -33,6 +36,7 @@ from penstock.wire.message import (
     Kind,
     Message,
     read_client_message,
+    read_upstream_message,
 )
 from penstock.wire.replies import error_reply
 from penstock.wire.routing_headers import check_routing_headers
@@ -40,7 +44,28 @@ from penstock.wire.routing_headers import check_routing_headers
 log = logging.getLogger("penstock")
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
-_WELL_KNOWN = b"/.well-known/"
+_ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
+_JSON_BOTH_WAYS = [
+    (b"Content-Type", b"application/json"),
+    (b"Accept", b"application/json, text/event-stream"),
+]
+
+
+class Unheard:
+    """Receives what nobody waits for."""
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        """Nobody waits for it."""
+
+    def on_data(self, chunk: bytes) -> None:
+        """Nobody waits for it."""
+
+    def on_end(self) -> None:
+        """Nobody waits for it."""
+
+    def on_failure(self, error: UpstreamError) -> None:
+        """Whoever waits on another stream hears of it there."""
+        log.debug("An answer to the upstream was lost. %s.", error.detail)
 
 
 class Cable:
@@ -56,10 +81,12 @@ class Cable:
         on_lost: Callable[[UpstreamError], None],
         has_sessions: bool,
         schema: SchemaCheck | None,
+        reviews: Reviews | None,
     ) -> None:
         self.client = client
         self.choice = choice
         self.schema = schema
+        self.reviews = reviews
         self.is_filtering = choice.is_active
         self.on_lost = on_lost
         self.sessions: dict[bytes, None] = {}  # ids seen to work, oldest first
@@ -78,7 +105,7 @@ class Cable:
         elif request.method == b"POST":
             self._post(request, reply)
         elif request.method in (b"GET", b"DELETE"):
-            self._pass_on(request, reply, None, b"")
+            self._pass_on(request, reply, None, b"", review=self._maybe_review(request, None))
         else:
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET, POST, DELETE")])
 
@@ -113,11 +140,11 @@ class Cable:
             refuse_message(reply, refusal)
             return
         if not self.is_filtering or message.kind is Kind.RESPONSE:
-            self._pass_on(request, reply, message, request.body)
+            self._through_rules(FORWARD, message, request, reply)
             return
         verdict = tool_gate.judge(message, None)
         if verdict is FORWARD:
-            self._pass_on(request, reply, message, request.body)
+            self._through_rules(verdict, message, request, reply)
         elif isinstance(verdict, Answer):
             self._answer(verdict, era_of_header(request.header(b"mcp-protocol-version")), reply)
         elif isinstance(verdict, Drop):
@@ -135,21 +162,94 @@ class Cable:
         if isinstance(catalog, UpstreamError):
             send_json(reply, 502, error_reply(message.id_token, INTERNAL_ERROR, catalog.safe_message))
             return
-        verdict = tool_gate.judge(message, catalog)
-        if verdict is FORWARD:
-            self._pass_on(request, reply, message, request.body)
+        self._through_rules(tool_gate.judge(message, catalog), message, request, reply, catalog)
+
+    def _through_rules(
+        self,
+        verdict: Verdict,
+        message: Message,
+        request: Request,
+        reply: Reply,
+        catalog: ToolCatalog | None = None,
+    ) -> None:
+        """Lets the rules look at what the tool gate has nothing against, then does what was decided."""
+        review = self._maybe_review(request, message)
+        if review is None or not review.is_concerned(message, verdict):
+            self._follow(verdict, message, request, reply, review, None)
             return
-        assert isinstance(verdict, Answer)
+        asked = review.begin(message)
+
+        def ruled(outcome: Outcome) -> None:
+            judged = self._ruled(outcome, message, reply, catalog)
+            if judged is not None:
+                self._follow(*judged, request, reply, review, asked)
+
+        review.ask(message, "client", asked, ruled)
+
+    def _ruled(
+        self, outcome: Outcome, message: Message, reply: Reply, catalog: ToolCatalog | None
+    ) -> tuple[Verdict, Message] | None:
+        """What the tool gate says of a message after the rules; None when it was answered or dropped."""
+        verdict = outcome.verdict
+        if isinstance(verdict, Refuse):
+            if verdict.raw is not None:
+                send_json(reply, 200, verdict.raw)
+            else:
+                reply.send(202, [])
+            return None
+        if verdict.changed:
+            try:
+                changed = read_client_message(verdict.raw)
+            except ClientProtocolError:
+                changed = None
+            if not isinstance(changed, Message):
+                log.error("A rule made a message that must not be forwarded.")
+                send_json(reply, 500, error_reply(message.id_token, INTERNAL_ERROR, "Internal error"))
+                return None
+            message = changed
+        if not self.is_filtering or message.kind is Kind.RESPONSE:
+            return FORWARD, message
+        return tool_gate.judge(message, catalog), message
+
+    def _follow(
+        self,
+        verdict: Verdict,
+        message: Message,
+        request: Request,
+        reply: Reply,
+        review: Review | None,
+        asked: Asked | None,
+    ) -> None:
+        if verdict is FORWARD:
+            self._pass_on(request, reply, message, message.raw, review=review, asked=asked)
+            return
+        if not isinstance(verdict, Answer):
+            # A rule made a tool call of something else, before any catalog was needed.
+            send_json(reply, 200, error_reply(message.id_token, INTERNAL_ERROR, "Internal error"))
+            return
+        if asked is not None and review is not None and verdict.is_list:
+            listed = read_upstream_message(verdict.raw)
+            assert isinstance(listed, Message)
+            review.ask(
+                listed,
+                "upstream",
+                asked,
+                lambda outcome: self._answer_live(Answer(outcome.verdict.raw or b""), request, reply),
+            )
+        else:
+            self._answer_live(verdict, request, reply)
+
+    def _answer_live(self, verdict: Answer, request: Request, reply: Reply) -> None:
+        """Answers here, if the session lives."""
         era = era_of_header(request.header(b"mcp-protocol-version"))
         session = request.header(b"mcp-session-id")
         if era is Era.MODERN or not self._has_sessions or session in self.sessions:
             self._answer(verdict, era, reply)
         else:
             # Only the upstream knows whether this session lives: it is asked with a ping.
-            answer: Answer = verdict
             ping = b'{"jsonrpc":"2.0","id":"penstock-ping","method":"ping"}'
             response = CableResponse(self, reply, None, Era.LEGACY, session)
-            response.on_success = lambda: self._answer(answer, era, reply)
+            response.on_success = lambda: self._answer(verdict, era, reply)
             self._send(request, response, ping)
 
     def _with_catalog(
@@ -236,10 +336,13 @@ class Cable:
         target: bytes | None = None,
         batch: list[Message] | None = None,
         first: list[bytes] | None = None,
+        review: Review | None = None,
+        asked: Asked | None = None,
     ) -> None:
         era = era_of_header(request.header(b"mcp-protocol-version"))
         response = CableResponse(self, reply, message, era, request.header(b"mcp-session-id"))
         response.method = request.method
+        response.review, response.asked = review, asked
         response.version = request.fields.get(b"mcp-protocol-version")
         if batch is not None:
             response.expect_batch(batch, first or [])
@@ -251,16 +354,38 @@ class Cable:
         self.under_way.add(response)
         if target is None:
             target = self.client.url.target
-        headers = self._upstream_headers(request)
+        headers = self._upstream_headers(request, response.asked)
+        response.upstream_headers = headers
         response.ticket = self.client.request(request.method, target, headers, body, response)
 
-    def _upstream_headers(self, request: Request) -> Headers:
+    def answer_upstream(self, raw: bytes, headers: Headers) -> None:
+        """Answers a request of the upstream's that the rules keep from the client."""
+        kept = [field for field in headers if field[0].lower() not in _ABOUT_THE_BODY]
+        self.client.request(b"POST", self.client.url.target, [*kept, *_JSON_BOTH_WAYS], raw, Unheard())
+
+    def _upstream_headers(self, request: Request, asked: Asked | None = None) -> Headers:
         """What the client sent, without what belongs to this hop, with what the user adds."""
         ours = self._ours
         headers = [field for field in end_to_end(request.headers) if field[0].lower() not in ours]
         headers.append((b"Accept-Encoding", b"identity"))
         headers += self._headers
+        if asked is not None and asked.state.modified:
+            headers = with_name_of(headers, asked.state.request)
         return headers
+
+    def _maybe_review(self, request: Request, message: Message | None) -> Review | None:
+        """The rules as this client meets them: by session, or by principal where there are no sessions."""
+        if self.reviews is None:
+            return None
+        principal = principal_of(request.header(b"authorization"))
+        session = request.header(b"mcp-session-id")
+        if session is not None:
+            return self.reviews.find(b"session " + session, session, principal)
+        if message is not None and message.method == "initialize":
+            return self.reviews.new(None, principal)
+        if era_of_header(request.header(b"mcp-protocol-version")) is Era.MODERN:
+            return self.reviews.find(b"principal " + principal, None, principal)
+        return self.reviews.find(b"connection %d" % request.connection_id, None, principal)
 
     def remember_session(self, session: bytes) -> None:
         """This session id works."""

@@ -12,6 +12,8 @@ from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, Upstream
 from penstock.net.http_exchange import Reply
 from penstock.net.upstream_connection import Ticket
 from penstock.policy import tool_gate
+from penstock.policy.outcome import Outcome, Refuse
+from penstock.relay.review import Asked, Review
 from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers, end_to_end, find
 from penstock.wire.ids import id_key, maybe_id_at_edges
@@ -37,6 +39,9 @@ class CableResponse:
         self.ticket: Ticket | None = None
         self.method = b"POST"
         self.version: bytes | None = None
+        self.review: Review | None = None
+        self.asked: Asked | None = None
+        self.upstream_headers: Headers = []
         self.on_success: Callable[[], None] | None = None  # instead of passing a good answer on
         self._cable = cable
         self._reply = reply
@@ -51,6 +56,9 @@ class CableResponse:
         self._is_over = False
         self._is_discarding = False  # the client is gone, and the upstream must not notice
         self._first: list[bytes] = []
+        self._out: list[bytes] | None = None  # what one piece of the upstream's stream becomes
+        self._undecided = 0  # messages that the rules still look at
+        self._is_read = False  # the upstream has said all
         self._ids: set[bytes] | None = None  # what may be answered here; None: anything
         if message is not None:
             token = message.id_token
@@ -90,7 +98,10 @@ class CableResponse:
         if self._is_over or self._is_discarding:
             return
         if self._reader is not None:
-            out = b"".join(map(self._pass_event, self._reader.feed(chunk)))
+            self._out = []
+            for event in self._reader.feed(chunk):
+                self._pass_event(event)
+            out, self._out = b"".join(self._out), None
             if out:
                 self._reply.write(out)
                 if self._reply.is_full and self.ticket is not None:
@@ -107,8 +118,8 @@ class CableResponse:
         if self._is_over:
             return
         if self._reader is not None or self._is_discarding:
-            self._end()
-            self._reply.finish() if self._reply.is_started else None
+            self._is_read = True
+            self._finish_stream()
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         if self.on_success is not None and 200 <= self._status < 300:
@@ -119,6 +130,10 @@ class CableResponse:
             return
         if body and self._status == 200 and self.method == b"POST":
             body = self._checked_body(body)
+            message = self._maybe_reviewed(body)
+            if message is not None and self.review is not None:
+                self.review.ask(message, "upstream", self.asked, self._send_ruled)
+                return
         self._end()
         if self._first:
             # Some of a batch was answered here; the rest follows as events of its own.
@@ -171,7 +186,63 @@ class CableResponse:
         self._headers = [(b"Content-Type", b"application/json")]
         return self._error(INVALID_ANSWER)
 
-    def _pass_event(self, event: SseEvent | Oversize) -> bytes:
+    def _maybe_reviewed(self, raw: bytes) -> Message | None:
+        """The message in `raw` if some rule watches it."""
+        if self.review is None:
+            return None
+        message = read_upstream_message(raw)
+        if isinstance(message, Batch):
+            return None
+        method = message.method
+        if message.kind is Kind.RESPONSE:
+            method = self._message.method if self._message is not None else None
+        return message if self.review.watches(method, "upstream") else None
+
+    def _send_ruled(self, outcome: Outcome) -> None:
+        self._end()
+        if not self._reply.is_gone:
+            self._reply.send(self._status, self._headers, outcome.verdict.raw or b"")
+
+    def _pass_event(self, event: SseEvent | Oversize) -> None:
+        """Passes an event on, or what stands in for one that must not pass, now or when the rules say so."""
+        raw = self._checked_event(event)
+        message = None
+        if self.review is not None and isinstance(event, SseEvent) and event.data and raw is event.raw:
+            message = self._maybe_reviewed(event.data) if event.event == "message" else None
+        if message is None or self.review is None:
+            self._emit(raw)
+            return
+        assert isinstance(event, SseEvent)
+        self._undecided += 1
+        ruled: SseEvent = event
+        self.review.ask(message, "upstream", self.asked, lambda outcome: self._pass_ruled(outcome, ruled))
+
+    def _pass_ruled(self, outcome: Outcome, event: SseEvent) -> None:
+        self._undecided -= 1
+        verdict = outcome.verdict
+        if isinstance(verdict, Refuse):
+            if verdict.raw is not None:
+                self._cable.answer_upstream(verdict.raw, self.upstream_headers)
+        elif verdict.changed:
+            self._emit(encode_event(verdict.raw, "message", event.id, event.retry))
+        else:
+            self._emit(event.raw)
+        self._finish_stream()
+
+    def _emit(self, raw: bytes) -> None:
+        if self._out is not None:
+            self._out.append(raw)
+        elif raw and not self._reply.is_gone and not self._reply.is_finished:
+            self._reply.write(raw)
+
+    def _finish_stream(self) -> None:
+        """Ends the client's stream when the upstream's has ended and no message waits for the rules."""
+        if self._is_read and not self._undecided and not self._is_over:
+            self._end()
+            if self._reply.is_started:
+                self._reply.finish()
+
+    def _checked_event(self, event: SseEvent | Oversize) -> bytes:
         """The bytes of an event, or what stands in for one that must not pass."""
         if isinstance(event, Oversize):
             log.warning("Skipped an event of the upstream: it has %d bytes.", event.size)
@@ -236,10 +307,15 @@ class CableResponse:
         elif 200 <= status < 300:
             if self.method == b"DELETE" and self._session is not None:
                 self._cable.sessions.pop(self._session, None)
+                if self._cable.reviews is not None:
+                    self._cable.reviews.forget(b"session " + self._session)
                 return
             session = find(headers, b"mcp-session-id")
             if session is not None:
                 self._cable.remember_session(session)
+                if self.review is not None and self._cable.reviews is not None:
+                    self.review.session.mcp_session_id = session.decode("ascii", "replace")
+                    self._cable.reviews.keep(b"session " + session, self.review)
 
     def _fail(self, why: str) -> None:
         log.warning("Withheld an answer of the upstream. %s.", why)

@@ -17,9 +17,12 @@ from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.outcome import Outcome, Pass, Refuse
 from penstock.policy.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, Answer, Drop
+from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict
+from penstock.relay.catalogs import principal_of
 from penstock.relay.modern_desk import ModernDesk
+from penstock.relay.review import Asked, Review, Reviews
 from penstock.relay.shared import SharedUpstream
 from penstock.wire.ambiguity import members
 from penstock.wire.mcp_headers import Mirror, mirrors_of
@@ -33,6 +36,7 @@ from penstock.wire.message import (
     Kind,
     Message,
     read_client_message,
+    read_upstream_message,
 )
 from penstock.wire.replies import error_reply
 from penstock.wire.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
@@ -58,9 +62,11 @@ _HANDSHAKE = frozenset(("initialize", "notifications/initialized"))
 class ModernPost:
     """One POST of a modern client."""
 
-    def __init__(self, reply: Reply, message: Message) -> None:
+    def __init__(self, reply: Reply, message: Message, review: Review | None, asked: Asked | None) -> None:
         self._reply = reply
         self._message = message
+        self._review = review
+        self._asked = asked
         self._stream: EventStream | None = None
         self._shared: SharedUpstream | None = None
         self._number = b""
@@ -78,14 +84,48 @@ class ModernPost:
 
     def push(self, raw: bytes) -> None:
         """Something that comes before the answer."""
+        message = self._maybe_reviewed(raw)
+        if message is not None and self._review is not None:
+            self._review.ask(message, "upstream", self._asked, self._push_ruled)
+        else:
+            self._push(raw)
+
+    def answer(self, raw: bytes, code: int) -> None:
+        """The answer, with the status that its error has in this era."""
+        message = self._maybe_reviewed(raw)
+        if message is not None and self._review is not None:
+            self._review.ask(
+                message,
+                "upstream",
+                self._asked,
+                lambda outcome: self._answer(outcome.verdict.raw or b"", 0 if outcome.blocked_by else code),
+            )
+        else:
+            self._answer(raw, code)
+
+    def _maybe_reviewed(self, raw: bytes) -> Message | None:
+        """The message in `raw` if some rule watches it."""
+        if self._review is None:
+            return None
+        message = read_upstream_message(raw)
+        assert isinstance(message, Message)
+        method = self._message.method if message.kind is Kind.RESPONSE else message.method
+        return message if self._review.watches(method, "upstream") else None
+
+    def _push_ruled(self, outcome: Outcome) -> None:
+        if isinstance(outcome.verdict, Pass):
+            self._push(outcome.verdict.raw)
+
+    def _push(self, raw: bytes) -> None:
+        if self._reply.is_gone or self._reply.is_finished:
+            return
         if self._stream is None:
             self._stream = EventStream(self._reply)
             self._stream.on_gone = self._on_gone
             self._stream.on_drain = self._shared.on_drain if self._shared is not None else None
         self._stream.send(raw, "message")
 
-    def answer(self, raw: bytes, code: int) -> None:
-        """The answer, with the status that its error has in this era."""
+    def _answer(self, raw: bytes, code: int) -> None:
         if self._stream is not None:
             self._stream.send(raw, "message")
             self._stream.finish()
@@ -100,8 +140,9 @@ class ModernPost:
 class ModernDoor:
     """`/mcp` for modern clients of an upstream that is not HTTP itself."""
 
-    def __init__(self, desk: ModernDesk, choice: ToolFilter) -> None:
+    def __init__(self, desk: ModernDesk, choice: ToolFilter, reviews: Reviews | None) -> None:
         self._desk = desk
+        self._reviews = reviews
         self._choice = choice
         self._marked: dict[str, tuple[Mirror, ...]] | None = None
         self._marked_of: ToolCatalog | None = None
@@ -137,12 +178,12 @@ class ModernDoor:
             text = f"Method not found: {message.method}"
             send_json(reply, 404, error_reply(message.id_token, METHOD_NOT_FOUND, text))
         else:
-            self._desk.serve(lambda outcome: self._take(message, request.fields, reply, outcome))
+            self._desk.serve(lambda outcome: self._take(message, request, reply, outcome))
 
     def _take(
         self,
         message: Message,
-        fields: dict[bytes, bytes],
+        request: Request,
         reply: Reply,
         outcome: tuple[SharedUpstream, ToolCatalog] | UpstreamError,
     ) -> None:
@@ -152,20 +193,76 @@ class ModernDoor:
             self._unavailable(message, reply, outcome)
             return
         shared, catalog = outcome
-        mismatch = self._maybe_mismatch(message, catalog, fields)
+        mismatch = self._maybe_mismatch(message, catalog, request.fields)
         if mismatch is not None:
             text = f"Header mismatch: {mismatch} does not say what the body says"
             send_json(reply, 400, error_reply(message.id_token, HEADER_MISMATCH, text))
             return
-        verdict = tool_gate.judge(message, catalog) if self._choice.is_active else FORWARD
+        verdict = self._judge(message, catalog)
+        review = self._maybe_review(request)
+        if review is None or not review.is_concerned(message, verdict):
+            self._follow(verdict, message, reply, shared, review, None)
+            return
+        asked = review.begin(message)
+
+        def ruled(outcome: Outcome) -> None:
+            changed = self._maybe_ruled(outcome, message, reply)
+            if changed is not None:
+                self._follow(self._judge(changed, catalog), changed, reply, shared, review, asked)
+
+        review.ask(message, "client", asked, ruled)
+
+    def _judge(self, message: Message, catalog: ToolCatalog) -> Verdict:
+        return tool_gate.judge(message, catalog) if self._choice.is_active else FORWARD
+
+    def _maybe_review(self, request: Request) -> Review | None:
+        """The rules as this client meets them; in this era there are no sessions, only principals."""
+        if self._reviews is None:
+            return None
+        principal = principal_of(request.header(b"authorization"))
+        return self._reviews.find(b"principal " + principal, None, principal)
+
+    def _maybe_ruled(self, outcome: Outcome, message: Message, reply: Reply) -> Message | None:
+        """The message as the rules leave it; None when it was answered or dropped."""
+        verdict = outcome.verdict
+        if isinstance(verdict, Refuse):
+            if verdict.raw is not None:
+                send_json(reply, 200, verdict.raw)
+            else:
+                reply.send(202, [])
+            return None
+        if not verdict.changed:
+            return message
+        try:
+            changed = read_client_message(verdict.raw)
+        except ClientProtocolError:
+            changed = None
+        if not isinstance(changed, Message):
+            log.error("A rule made a message that must not be forwarded.")
+            send_json(reply, 500, error_reply(message.id_token, INTERNAL_ERROR, "Internal error"))
+            return None
+        return changed
+
+    def _follow(
+        self,
+        verdict: Verdict,
+        message: Message,
+        reply: Reply,
+        shared: SharedUpstream,
+        review: Review | None,
+        asked: Asked | None,
+    ) -> None:
         if verdict is FORWARD:
             if message.kind is Kind.REQUEST:
-                ModernPost(reply, message).ask(shared)
+                ModernPost(reply, message, review, asked).ask(shared)
             else:
                 shared.tell(message)
                 reply.send(202, [])
         elif isinstance(verdict, Answer):
-            send_json(reply, _STATUS.get(verdict.code, 200), verdict.raw)
+            if asked is not None and verdict.is_list:
+                ModernPost(reply, message, review, asked).answer(verdict.raw, verdict.code)
+            else:
+                send_json(reply, _STATUS.get(verdict.code, 200), verdict.raw)
         elif isinstance(verdict, Drop):
             log.warning("Dropped a message from a client: %s.", verdict.why)
             reply.send(202, []) if message.id_token is None else refuse(reply, 400, "Invalid request: no id")

@@ -29,7 +29,7 @@ class SseSession:
         self._link = link
         self._office = office
         self._is_over = False
-        self._relay = office.new_relay(self, link, self._on_fatal)
+        self._relay = office.new_relay(session_id, self, link, self._on_fatal)
         stream.on_gone = self.end
         stream.on_drain = lambda: link.resume("client does not read")
 

@@ -120,7 +120,7 @@ class HttpSession:
         self._backlog_bytes = 0
         self._requests = 0
         self._is_over = False
-        self._relay = office.new_relay(self, link, self._on_fatal)
+        self._relay = office.new_relay(session_id, self, link, self._on_fatal)
 
     @property
     def is_busy(self) -> bool:

@@ -12,6 +12,7 @@ from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.relay import Relay
+from penstock.relay.review import Reviews
 
 log = logging.getLogger("penstock")
 
@@ -27,6 +28,7 @@ class Office:
         tools_seconds: float,
         on_catalog: Callable[[ToolCatalog], None],
         schema: SchemaCheck | None,
+        reviews: Reviews | None,
     ) -> None:
         self.open_link = open_link
         self.choice = choice
@@ -34,10 +36,11 @@ class Office:
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
         self._schema = schema
+        self._reviews = reviews
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_relay(
-        self, client: ClientLink, link: UpstreamLink, on_fatal: Callable[[Exception], None]
+        self, session_id: bytes, client: ClientLink, link: UpstreamLink, on_fatal: Callable[[Exception], None]
     ) -> Relay:
         """A relay between `client` and a link of its own."""
         return Relay(
@@ -49,6 +52,7 @@ class Office:
             on_fatal=on_fatal,
             catalogs=self.catalogs.by_era(),
             schema=self._schema,
+            review=self._reviews.new(session_id) if self._reviews is not None else None,
         )
 
     def close_link(self, link: UpstreamLink) -> None:

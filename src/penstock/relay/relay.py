@@ -148,9 +148,8 @@ class Relay:
             self._take_response(message)
             return False
         verdict = self._verdict(message)
-        if self._review is not None and self._review.watches(message.method, "client"):
-            if verdict is FORWARD or (isinstance(verdict, Answer) and verdict.is_list):
-                return self._ask_rules(message, route)
+        if self._review is not None and self._review.is_concerned(message, verdict):
+            return self._ask_rules(message, route)
         return self._follow(verdict, message, route, None)
 
     def _ask_rules(self, message: Message, route: Route | None) -> bool:

@@ -19,6 +19,7 @@ from penstock import limits
 from penstock.wire.ambiguity import Members
 from penstock.wire.eras import META_VERSION
 from penstock.wire.http1 import Headers
+from penstock.wire.message import Message
 
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which member of params the Mcp-Name header repeats."""
@@ -79,6 +80,18 @@ def modern_headers(version: str, method: str, params: Members | None) -> Headers
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass  # not a name: the server will say so
     return headers
+
+
+def with_name_of(headers: Headers, message: Message) -> Headers:
+    """`headers` with the Mcp-Name of a message that was changed on its way, where they have one."""
+    token = (message.params or {}).get(NAMED_BY.get(message.method or "", ""))
+    if token is None:
+        return headers
+    try:
+        value = header_value(_decode_text(token))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return headers
+    return [(name, value) if name.lower() == b"mcp-name" else (name, old) for name, old in headers]
 
 
 class SchemaBook:
