@@ -197,6 +197,9 @@ RESUME_ATTEMPTS = 5
 LISTEN_LINGER_SECONDS = 1.0
 """How long an event stream may stay open after the response it was there for."""
 
+CANCELLED_SECONDS = 30.0
+"""How long an upstream may keep the answer to a cancelled request open, and a place with it."""
+
 SESSION_END_SECONDS = 1.0
 """How long the upstream may take to hear that its session is over."""
 
