@@ -100,6 +100,22 @@ class Everywhere(scripted.Scripted):
         """The same under the progress token that the request itself brought, as numbers are sent along."""
         self.order_steps(token, {**params, "token": str(params["_meta"]["progressToken"])})
 
+    def order_flood(self, token: bytes, params: dict) -> None:
+        """Sends `count` messages of about `bytes` bytes, as progress if the request asks for progress."""
+        tag = params.get("_meta", {}).get("progressToken")
+        if tag is None:
+            super().order_flood(token, params)
+            return
+        head = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"message":"'
+        line = (
+            (head % (tag if tag.isdigit() else json.dumps(tag))).encode()
+            + b"x" * int(params["bytes"])
+            + b'"}}\n'
+        )
+        for _ in range(int(params["count"])):
+            self.say(line)
+        self.reply(token, b"{}")
+
     # --- framing ---------------------------------------------------------------------------------------
 
     def channel(self) -> object:
