@@ -158,7 +158,11 @@ class Response:
 
     def _end(self) -> None:
         self.is_over = True
-        if not self.is_stream and self.headers.get("content-type", "").startswith("application/json") and self.body:
+        if (
+            not self.is_stream
+            and self.headers.get("content-type", "").startswith("application/json")
+            and self.body
+        ):
             self._hear(Heard(bytes(self.body), self.label))
 
     def close(self) -> None:
@@ -208,7 +212,9 @@ class Client:
         end = time.monotonic() + within
         while not (found := holds()):
             if time.monotonic() > end:
-                raise Lost(f"{self.kind}: not within {within} s; heard {[h.raw[:200] for h in self.heard[-5:]]}")
+                raise Lost(
+                    f"{self.kind}: not within {within} s; heard {[h.raw[:200] for h in self.heard[-5:]]}"
+                )
             self.pump(min(0.5, end - time.monotonic()))
         return found
 
@@ -281,7 +287,9 @@ class Client:
 
     def call(self, name: str, arguments: bytes = b"{}", within: float = DEADLINE) -> Any:
         """Calls a tool; the decoded answer."""
-        return self.ask("tools/call", b'{"name":%b,"arguments":%b}' % (json.dumps(name).encode(), arguments), within)
+        return self.ask(
+            "tools/call", b'{"name":%b,"arguments":%b}' % (json.dumps(name).encode(), arguments), within
+        )
 
     def is_alive(self) -> bool:
         """Whether an allowed call comes through."""
@@ -393,7 +401,7 @@ class SseDoor(HttpDoor):
     def __init__(self, port: int, era: str, more: dict[str, str] | None = None) -> None:
         super().__init__(port, era, more)
         self.stream = self.http("GET", "/sse", {"Accept": "text/event-stream"}, label="GET")
-        kind, data = read_event(self.until(lambda: self.stream.events or self.stream.is_over and [b""])[0])
+        kind, data = read_event(self.until(lambda: self.stream.events or (self.stream.is_over and [b""]))[0])
         assert kind == "endpoint", (self.stream.status, bytes(self.stream.body))
         self.endpoint = data.decode()
 

@@ -78,7 +78,9 @@ class Upstream:
 class Proxy:
     """A listening Penstock."""
 
-    def __init__(self, work: Path, words: list[str], *options: str, listen: str = "0", wait: bool = True) -> None:
+    def __init__(
+        self, work: Path, words: list[str], *options: str, listen: str = "0", wait: bool = True
+    ) -> None:
         self.errors = Path(tempfile.mkdtemp(dir=work)) / "stderr"
         self.port = 0
         with self.errors.open("wb") as errors:
@@ -151,7 +153,15 @@ class Halls:
             door.heard.clear()
             return door
         if client == "stdio":
-            words = [sys.executable, "-m", "penstock", "--stdio", "--deny", DENY, *self.upstream(upstream).words()]
+            words = [
+                sys.executable,
+                "-m",
+                "penstock",
+                "--stdio",
+                "--deny",
+                DENY,
+                *self.upstream(upstream).words(),
+            ]
             with (self.work / "stdio-errors").open("ab") as errors:
                 door = StdioDoor(words, era, errors)
         else:

@@ -159,6 +159,9 @@ SESSION_BACKLOG_BYTES = 1024 * 1024
 KNOWN_SESSION_IDS = 100_000
 """Session ids of an HTTP upstream that we have seen work, so that a cached answer needs no question."""
 
+UNREAD_BYTES = 16 * 1024 * 1024
+"""Held for a client that does not read while others wait for the same link; past it, it is cut off."""
+
 KEEP_ALIVE_SECONDS = 15.0
 """Between comments on a silent event stream: proxies and some clients cut what is silent for 30 s or more."""
 
@@ -196,6 +199,9 @@ RESUME_ATTEMPTS = 5
 
 LISTEN_LINGER_SECONDS = 1.0
 """How long an event stream may stay open after the response it was there for."""
+
+CANCELLED_SECONDS = 30.0
+"""How long an upstream may keep the answer to a cancelled request open, and a place with it."""
 
 SESSION_END_SECONDS = 1.0
 """How long the upstream may take to hear that its session is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -23,12 +24,13 @@ META = (
 class Gate:
     """One running Penstock. Lines go in and come out as bytes."""
 
-    def __init__(self, *options: str, is_read: bool = True) -> None:
+    def __init__(self, *options: str, is_read: bool = True, env: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "penstock", *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            env={**os.environ, **(env or {})},
         )
         self.stderr = ""
         self._lines: queue.Queue[bytes | None] = queue.Queue()

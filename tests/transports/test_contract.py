@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from doors import is_answer, request
 from gate import META, wait_until
 from pairs import CELLS, PAIRS, Halls
@@ -33,7 +34,8 @@ ECHO = (
 READ = b'{"name":"read_file","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}'
 LISTS = {
     "legacy": b'{ "tools" : [%b,%b], "_meta":{"page": 1.0}}' % (ECHO, READ),
-    "modern": b'{"resultType":"complete","ttlMs": 60000 ,"tools":[%b,%b],"cacheScope":"public"}' % (ECHO, READ),
+    "modern": b'{"resultType":"complete","ttlMs": 60000 ,"tools":[%b,%b],"cacheScope":"public"}'
+    % (ECHO, READ),
 }
 ODD = (
     b'"a" :  1.0 ,"b":1e400,"c":-0.0, "d":12345678901234567890123456789012345678901 ,'
@@ -67,19 +69,29 @@ def test_the_first_answer_is_the_upstreams_own(client: str, upstream: str, era: 
     first = door.heard[0].raw
     token = b"1001"
     if era == "legacy":
-        assert first == (
-            b'{"jsonrpc":"2.0","id":%b,"result":{"protocolVersion":"2025-11-25","capabilities":'
-            b'{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"scripted","version":"1"}}}'
-        ) % token
+        assert (
+            first
+            == (
+                b'{"jsonrpc":"2.0","id":%b,"result":{"protocolVersion":"2025-11-25","capabilities":'
+                b'{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"scripted","version":"1"}}}'
+            )
+            % token
+        )
     else:
-        assert first == (
-            b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],'
-            b'"capabilities":{"tools":{}}}}'
-        ) % token
+        assert (
+            first
+            == (
+                b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],'
+                b'"capabilities":{"tools":{}}}}'
+            )
+            % token
+        )
 
 
 @every_cell
-def test_every_method_goes_up_and_its_answer_comes_down(client: str, upstream: str, era: str, connect: Connect):
+def test_every_method_goes_up_and_its_answer_comes_down(
+    client: str, upstream: str, era: str, connect: Connect
+):
     door = connect(client, upstream, era)
     methods = (
         "resources/list resources/templates/list prompts/list prompts/get completion/complete resources/read "
@@ -115,7 +127,9 @@ def test_a_request_arrives_as_the_bytes_it_was_sent_in(
 
 
 @every_cell
-def test_an_answer_arrives_as_the_bytes_it_was_sent_in(client: str, upstream: str, era: str, connect: Connect):
+def test_an_answer_arrives_as_the_bytes_it_was_sent_in(
+    client: str, upstream: str, era: str, connect: Connect
+):
     door = connect(client, upstream, era)
     body = b'"result" : {"x":1.0,%b},  "jsonrpc":"2.0" , "id":<id>, "x-unknown":[1e400]' % ODD
     door.begin_order("say", b"78", **say(b"{" + body + b"}"), mute=True)
@@ -123,7 +137,9 @@ def test_an_answer_arrives_as_the_bytes_it_was_sent_in(client: str, upstream: st
 
 
 @every_cell
-def test_an_error_keeps_its_code_its_message_and_its_data(client: str, upstream: str, era: str, connect: Connect):
+def test_an_error_keeps_its_code_its_message_and_its_data(
+    client: str, upstream: str, era: str, connect: Connect
+):
     door = connect(client, upstream, era)
     raw = b'{"jsonrpc":"2.0","id":<id>,"error":{ "data":{"why":[1.0,"\\u00e9"]},"message":"no \\u65e5","code":-32042}}'
     door.begin_order("say", b"79", **say(raw), mute=True)
@@ -132,7 +148,16 @@ def test_an_error_keeps_its_code_its_message_and_its_data(client: str, upstream:
 
 IDS = [
     *(b"0", b"-1", b"1.0", b"100", b"1e2", b"12345678901234567890123456789012345678901"),
-    *(b'""', b'"1"', b'"100"', b'"a b"', b'"\\u65e5"', b'"\xe6\x97\xa5"', b'"penstock-1"', b'"' + b"x" * 300 + b'"'),
+    *(
+        b'""',
+        b'"1"',
+        b'"100"',
+        b'"a b"',
+        b'"\\u65e5"',
+        b'"\xe6\x97\xa5"',
+        b'"penstock-1"',
+        b'"' + b"x" * 300 + b'"',
+    ),
 ]
 
 
@@ -195,8 +220,16 @@ def test_a_notification_of_the_upstream_arrives_untouched_and_before_the_answer(
 @pytest.mark.parametrize(
     ("method", "params", "answer"),
     [
-        ("sampling/createMessage", b'{"messages":[],"maxTokens":1.0}', b'"result":{"role":"assistant", "x":1.0}'),
-        ("elicitation/create", b'{"message":"\\u65e5","requestedSchema":{}}', b'"result" : {"action":"accept"}'),
+        (
+            "sampling/createMessage",
+            b'{"messages":[],"maxTokens":1.0}',
+            b'"result":{"role":"assistant", "x":1.0}',
+        ),
+        (
+            "elicitation/create",
+            b'{"message":"\\u65e5","requestedSchema":{}}',
+            b'"result" : {"action":"accept"}',
+        ),
         ("roots/list", b"{}", b'"result":{"roots":[ ]}'),
         ("acme/ask", b"{}", b'"error":{"code":-1,"message":"no","data":[1.0]}'),
         ("ping", b"{}", b'"result":{}'),
@@ -221,12 +254,17 @@ def test_progress_comes_with_the_clients_own_token(client: str, upstream: str, e
     door = connect(client, upstream, era)
     door.heard.clear()
     for token in (b"7", b'"7"', b'"t\\u00e9"'):
-        meta = (META[:-1] + b',"progressToken":%b}' if era == "modern" else b'"_meta":{"progressToken":%b}') % token
+        meta = (
+            META[:-1] + b',"progressToken":%b}' if era == "modern" else b'"_meta":{"progressToken":%b}'
+        ) % token
         renumbered = is_renumbered(client, upstream, era)
         # Where tokens are renumbered, the upstream must use the one it was given: that of the request's id.
         shown = "<token>" if renumbered else token.decode()
-        raw = request(b"82", "x/echoed_steps" if renumbered else "x/steps", b'{"count":3,"token":%b,%b}' % (
-            json.dumps(shown).encode(), meta))
+        raw = request(
+            b"82",
+            "x/echoed_steps" if renumbered else "x/steps",
+            b'{"count":3,"token":%b,%b}' % (json.dumps(shown).encode(), meta),
+        )
         door.say(raw)
         door.answer(b"82")
         steps = [heard.raw for heard in door.heard if b"notifications/progress" in heard.raw]
@@ -239,12 +277,17 @@ def test_progress_comes_with_the_clients_own_token(client: str, upstream: str, e
 
 
 @every_pair
-def test_a_cancel_of_the_older_era_is_a_notification(client: str, upstream: str, connect: Connect, halls: Halls):
+def test_a_cancel_of_the_older_era_is_a_notification(
+    client: str, upstream: str, connect: Connect, halls: Halls
+):
     door = connect(client, upstream, "legacy")
     mark = a_mark()
     door.begin_order("hold", b"83", mark=mark)
     assert wait_until(lambda: any(mark.encode() in line for line in halls.upstream(upstream).reached()))
-    raw = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":83,"reason":"%b"}}' % mark.encode()
+    raw = (
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":83,"reason":"%b"}}'
+        % mark.encode()
+    )
     door.say(raw)
     assert wait_until(lambda: raw in halls.upstream(upstream).reached())
     door.order("release", mark=mark)  # a late answer harms nobody
@@ -272,7 +315,8 @@ def test_a_cancel_of_the_newer_era_reaches_the_upstream_in_its_own_way(
         number = re.search(rb'"id":([^,]+),', held)
         assert number is not None
         return any(
-            b"notifications/cancelled" in line and b'"requestId":%b}' % number[1] in line for line in there.reached()
+            b"notifications/cancelled" in line and b'"requestId":%b}' % number[1] in line
+            for line in there.reached()
         )
 
     assert wait_until(is_cancelled)
@@ -330,7 +374,9 @@ def test_a_denied_tool_and_an_unknown_one_get_the_same_refusal(
 
 
 @every_cell
-def test_a_call_without_an_id_goes_nowhere(client: str, upstream: str, era: str, connect: Connect, halls: Halls):
+def test_a_call_without_an_id_goes_nowhere(
+    client: str, upstream: str, era: str, connect: Connect, halls: Halls
+):
     door = connect(client, upstream, era)
     mark = a_mark().encode()
     for name in (b"delete_file", b"echo"):
@@ -341,7 +387,9 @@ def test_a_call_without_an_id_goes_nowhere(client: str, upstream: str, era: str,
 
 
 @every_cell
-def test_hidden_names_are_in_nothing_that_a_client_hears(client: str, upstream: str, era: str, connect: Connect):
+def test_hidden_names_are_in_nothing_that_a_client_hears(
+    client: str, upstream: str, era: str, connect: Connect
+):
     door = connect(client, upstream, era)
     listing = b'{"tools":[{"name":"delete_file","inputSchema":{}}]}'
     for raw in (

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from scripted_http import Line, Request, ScriptedHttp
@@ -273,6 +277,36 @@ def test_tools_of_an_upstream_that_is_not_there_is_a_connect_failure():
     with Gate("tools", "--upstream", url) as gate:
         assert gate.wait() == 1
         assert "Failed to connect to upstream MCP" in gate.stderr
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Key and certificate of a server at 127.0.0.1, in one file."""
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    options = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
+    command = ["openssl", *options.split(), "-keyout", str(path), "-out", str(path.with_suffix(".crt"))]
+    subprocess.run(command, check=True, capture_output=True)
+    path.write_text(path.read_text() + path.with_suffix(".crt").read_text())
+    return path
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_https_works_with_certificates_that_the_system_trusts_and_no_others(
+    certificate: Path, is_trusted: bool
+):
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    env = {"SSL_CERT_FILE": str(certificate.with_suffix(".crt"))} if is_trusted else {}
+    with ScriptedHttp(legacy(echo), tls=tls) as upstream, Gate("--upstream", upstream.url, env=env) as gate:
+        if is_trusted:
+            gate.shake_hands()
+            assert b'"result"' in gate.ask(call(b"2"))
+            assert gate.leave() == 0
+        else:
+            assert gate.wait() == 1
+            assert "TLS certificate not accepted" in gate.stderr
+            assert not upstream.requests
 
 
 # --- reconnect -------------------------------------------------------------------------------------------

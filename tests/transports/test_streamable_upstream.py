@@ -413,3 +413,56 @@ def test_an_upstream_that_never_brings_the_rest_is_not_asked_for_ever():
         gate.shake_hands()
         assert json.loads(gate.ask(call(b"2")))["error"]["code"] == -32603
         assert len(upstream.asked("GET")) < 12
+
+
+def test_messages_one_after_another_share_a_connection():
+    with ScriptedHttp(legacy(echo)) as upstream, Gate("--upstream", upstream.url) as gate:
+        gate.shake_hands()
+        for number in range(2, 22):
+            gate.ask(call(b"%d" % number))
+        assert gate.leave() == 0
+    assert upstream.connections <= 2  # the second for the GET, which goes out beside the first call
+
+
+def test_more_calls_than_may_be_under_way_at_once_are_all_answered():
+    go = threading.Event()
+
+    def then(request: Request, line: Line) -> None:
+        go.wait(10)
+        line.json(request.result())
+
+    with ScriptedHttp(legacy(then)) as upstream, Gate("--upstream", upstream.url) as gate:
+        gate.shake_hands()
+        gate.send(*(call(b"%d" % number) for number in range(2, 402)))
+        upstream.wait(lambda: len(upstream.posted("tools/call")) == 256)
+        time.sleep(0.2)
+        assert len(upstream.posted("tools/call")) == 256
+        go.set()
+        assert {gate.read_json()["id"] for _ in range(400)} == set(range(2, 402))
+
+
+def test_the_last_calls_of_a_client_that_leaves_are_still_answered():
+    def then(request: Request, line: Line) -> None:
+        time.sleep(0.5)
+        line.json(request.result())
+
+    with ScriptedHttp(legacy(then)) as upstream, Gate("--upstream", upstream.url) as gate:
+        gate.shake_hands()
+        gate.send(call(b"2"))
+        assert gate.leave() == 0
+        assert gate.read_json()["id"] == 2
+    assert upstream.requests[-1].method == "DELETE"
+
+
+def test_a_batch_is_answered_in_the_one_revision_that_has_them():
+    def script(request: Request, line: Line) -> None:
+        if request.rpc == "tools/call":
+            line.json(b"[%b]" % request.result())
+        elif request.rpc == "initialize":
+            line.json(request.result(RESULT.replace(b"2025-06-18", b"2025-03-26")))
+        else:
+            legacy(echo)(request, line)
+
+    with ScriptedHttp(script) as upstream, Gate("--upstream", upstream.url) as gate:
+        gate.shake_hands()
+        assert gate.ask(b"[%b,%b]" % (call(b"2"), call(b"3"))).count(b'"result"') == 2

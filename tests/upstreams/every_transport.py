@@ -100,6 +100,22 @@ class Everywhere(scripted.Scripted):
         """The same under the progress token that the request itself brought, as numbers are sent along."""
         self.order_steps(token, {**params, "token": str(params["_meta"]["progressToken"])})
 
+    def order_flood(self, token: bytes, params: dict) -> None:
+        """Sends `count` messages of about `bytes` bytes, as progress if the request asks for progress."""
+        tag = params.get("_meta", {}).get("progressToken")
+        if tag is None:
+            super().order_flood(token, params)
+            return
+        head = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"message":"'
+        line = (
+            (head % (tag if tag.isdigit() else json.dumps(tag))).encode()
+            + b"x" * int(params["bytes"])
+            + b'"}}\n'
+        )
+        for _ in range(int(params["count"])):
+            self.say(line)
+        self.reply(token, b"{}")
+
     # --- framing ---------------------------------------------------------------------------------------
 
     def channel(self) -> object:
@@ -250,7 +266,11 @@ class Server:
         self.heads = os.open(options.heads, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if options.heads else None
         self.listener = socket.create_server(("127.0.0.1", options.port), backlog=512)
         path = "/sse" if options.transport == "sse" else "/mcp"
-        print(f"listening on http://127.0.0.1:{self.listener.getsockname()[1]}{path}", file=sys.stderr, flush=True)
+        print(
+            f"listening on http://127.0.0.1:{self.listener.getsockname()[1]}{path}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def run(self) -> None:
         while True:
@@ -269,7 +289,10 @@ class Server:
                     pending += data
                 head, _, pending = pending.partition(b"\r\n\r\n")
                 line, *fields = head.split(b"\r\n")
-                headers = {name.strip().lower(): value.strip() for name, _, value in (f.partition(b":") for f in fields)}
+                headers = {
+                    name.strip().lower(): value.strip()
+                    for name, _, value in (f.partition(b":") for f in fields)
+                }
                 length = int(headers.get(b"content-length", b"0"))
                 body = bytearray(pending)
                 while len(body) < length:
@@ -321,7 +344,9 @@ class Server:
                 reply.whole(b"401 Unauthorized", b"text/plain", b"who are you?", challenge)
                 return True
         if path.startswith(b"/.well-known/"):
-            reply.whole(b"200 OK", b"application/json", b'{ "path" : %b}' % json.dumps(target.decode()).encode())
+            reply.whole(
+                b"200 OK", b"application/json", b'{ "path" : %b}' % json.dumps(target.decode()).encode()
+            )
             return True
         if self.options.transport == "sse":
             return self.serve_sse(method, path, query, reply, body)
@@ -355,7 +380,9 @@ class Server:
         name = headers.get(b"mcp-session-id")
         if is_modern:
             if method != b"POST":
-                reply.whole(b"405 Method Not Allowed", b"text/plain", b"modern has only POST", b"Allow: POST\r\n")
+                reply.whole(
+                    b"405 Method Not Allowed", b"text/plain", b"modern has only POST", b"Allow: POST\r\n"
+                )
                 return True
             wrong = wrong_headers(headers, body)
             if wrong:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -106,7 +107,9 @@ Script = Callable[[Request, Line], None]
 class ScriptedHttp:
     """Listens on a free port of this machine, or on the given one."""
 
-    def __init__(self, script: Script, path: str = "/mcp", port: int = 0) -> None:
+    def __init__(
+        self, script: Script, path: str = "/mcp", port: int = 0, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.script = script
         self.requests: list[Request] = []
         self.faults: list[Exception] = []  # what went wrong in the script itself
@@ -115,7 +118,8 @@ class ScriptedHttp:
         self._listener = socket.create_server(("127.0.0.1", port))
         self._sockets: set[socket.socket] = set()
         self.port = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}{path}"
+        self._tls = tls
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}{path}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> ScriptedHttp:
@@ -171,8 +175,10 @@ class ScriptedHttp:
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:
-        line = Line(sock)
         try:
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(sock, server_side=True)
+            line = Line(sock)
             with sock:
                 stream = sock.makefile("rb")
                 while (request := _read_request(stream)) is not None:

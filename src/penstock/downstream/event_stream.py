@@ -39,6 +39,16 @@ class EventStream:
         """Whether the client reads more slowly than we write."""
         return self._reply.is_full
 
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for the client to read."""
+        return self._reply.unread
+
+    def cut(self) -> None:
+        """Ends the stream in the middle."""
+        self._timer.cancel()
+        self._reply.abort()
+
     def send(self, raw: bytes, event: str | None = None) -> None:
         """Sends one message as one event."""
         if self.is_open:

@@ -76,6 +76,16 @@ class ModernPost:
         """Whether the client reads more slowly than we write."""
         return self._stream is not None and self._stream.is_full
 
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for the client to read."""
+        return self._stream.unread if self._stream is not None else 0
+
+    def cut(self) -> None:
+        """Hangs up on the client."""
+        if self._stream is not None:
+            self._stream.cut()
+
     def ask(self, shared: SharedUpstream) -> None:
         """Passes the request on."""
         self._shared = shared

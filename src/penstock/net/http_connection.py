@@ -267,6 +267,12 @@ class HttpConnection(asyncio.Protocol):
 
     # Writing, for Reply
 
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for the client to read."""
+        size: int = self._transport.get_write_buffer_size()
+        return size
+
     def close_after_reply(self) -> None:
         """This reply is the last on this connection, and its head says so."""
         self._is_closing_after_reply = True

@@ -82,6 +82,11 @@ class Reply:
         """Whether the client reads more slowly than we write; `on_drain` tells when that is over."""
         return self._connection.is_full
 
+    @property
+    def unread(self) -> int:
+        """Bytes written that the client has not taken."""
+        return self._connection.unread
+
     def send(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """The whole reply, in one write."""
         if self.is_started:

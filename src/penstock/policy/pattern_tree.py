@@ -174,9 +174,8 @@ class _Reader:
     def _escaped(self) -> list[Node]:
         letter = self.source[self.at + 1 : self.at + 2]
         if letter == "Q":
-            end = self.source.find("\\E", self.at + 2)
-            quoted = self.source[self.at + 2 : end if end >= 0 else None]
-            self.at = end + 2 if end >= 0 else len(self.source)
+            quoted, _, _ = self.source[self.at + 2 :].partition("\\E")
+            self.at += len(quoted) + 4
             return [self._char(char_sets.char(ord(sign))) for sign in quoted]
         if letter in ("b", "B", "A", "z", ""):
             self.at += 2

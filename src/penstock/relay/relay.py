@@ -6,9 +6,7 @@ holds tool requests until the catalog is there, and answers what must not pass.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -17,7 +15,6 @@ from msgspec import Raw, Struct
 from penstock import limits
 from penstock.errors import (
     ClientProtocolError,
-    Failure,
     PenstockError,
     ToolListFailed,
     UpstreamError,
@@ -31,12 +28,11 @@ from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict
 from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
-from penstock.relay.list_fetch import ListFetch
 from penstock.relay.review import Asked, Review
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
+from penstock.relay.waiting_room import WaitingRoom
 from penstock.wire.ambiguity import readable
 from penstock.wire.eras import BATCH_VERSION, MODERN_VERSIONS, Era, maybe_modern_meta
-from penstock.wire.ids import id_key
 from penstock.wire.message import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -82,7 +78,6 @@ class Relay:
         self._upstream = upstream
         self._choice = choice
         self._is_filtering = choice.is_active
-        self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
         self._on_fatal = on_fatal
         self._schema = schema
@@ -92,11 +87,9 @@ class Relay:
         self._requests = PendingTable()  # the client's, on their way to the upstream
         self._upstream_requests = PendingTable()  # the upstream's, on their way to the client
         self._answered_here = RecentIds()
-        self._held: deque[tuple[Message, Route | None]] = deque()
-        self._held_bytes = 0
-        self._fetch: ListFetch | None = None
-        self._fetch_timer: asyncio.TimerHandle | None = None
-        self._is_fetch_final = False  # a failed fetch ends the session, because the handshake was through
+        self._room = WaitingRoom(
+            upstream, choice, tools_seconds, self._take_catalog, self._take_catalog_failure
+        )
         self._version: object = None  # negotiated, legacy era
         self._was_initialize_sent = False
         self._was_initialize_answered = False
@@ -107,7 +100,7 @@ class Relay:
     @property
     def is_holding(self) -> bool:
         """Whether a client's message still waits for the catalog."""
-        return bool(self._held)
+        return not self._room.is_empty
 
     @property
     def pending(self) -> int:
@@ -297,16 +290,7 @@ class Relay:
         token = (message.params or {}).get("requestId")
         if token is None:
             return False
-        key = id_key(bytes(token))
-        for entry in self._held:
-            held, route = entry
-            assert held.id_token is not None
-            # Where an answer travels by a route of its own, somebody waits there for something to come.
-            if route is None and id_key(held.id_token) == key:
-                self._held.remove(entry)
-                self._held_bytes -= len(held.raw)
-                return True
-        return bytes(token) in self._answered_here
+        return self._room.forget(bytes(token)) or bytes(token) in self._answered_here
 
     @property
     def is_reviewing(self) -> bool:
@@ -320,79 +304,44 @@ class Relay:
     # --- the catalog -----------------------------------------------------------------------------------
 
     def _hold(self, message: Message, route: Route | None) -> None:
-        self._held.append((message, route))
-        self._held_bytes += len(message.raw)
-        if self._held_bytes > limits.HELD_BYTES:
+        self._room.hold(message, route)
+        if self._room.bytes_held > limits.HELD_BYTES:
             self._client.pause(_HOLDING)
         if not self._was_initialize_sent:
             # No handshake at all: either a modern client, or one that skips it and hopes.
-            self._want_catalog(maybe_modern_meta(message.params), is_final=False)
+            meta = maybe_modern_meta(message.params)
+            self._want_catalog(meta, is_final=meta is not None)
         elif self._was_initialize_answered:
             self._want_catalog(None)
 
     def _want_catalog(self, meta: bytes | None, is_final: bool = True) -> None:
-        if not self._is_filtering or self._catalog is not None or self._fetch is not None:
-            return
-        self._is_fetch_final = is_final or meta is not None
-        self._fetch = ListFetch(meta, error_means_none=not self._has_tools)
-        loop = asyncio.get_running_loop()
-        self._fetch_timer = loop.call_later(self._tools_seconds, self._fetch_timed_out)
-        self._upstream.send(self._fetch.first_request())
+        if self._is_filtering and self._catalog is None:
+            self._room.fetch(meta, is_final, error_means_none=not self._has_tools)
 
-    def _fetch_timed_out(self) -> None:
-        milliseconds = round(self._tools_seconds * 1000)
-        self._fetch_failed(ToolListFailed(f"Request timeout after {milliseconds}ms", Failure.TIMEOUT))
-
-    def _take_list_page(self, message: Message) -> None:
-        assert self._fetch is not None
-        try:
-            request = self._fetch.take(message)
-            if request is not None:
-                self._upstream.send(request)
-                return
-            if self._fetch.refusal is not None and not self._is_fetch_final:
-                raise ToolListFailed("The upstream has no tools before its handshake")
-            catalog = self._fetch.catalog(self._choice)
-        except ToolListFailed as failure:
-            self._fetch_failed(failure)
-            return
-        self._end_fetch()
+    def _take_catalog(self, catalog: ToolCatalog) -> None:
         self._catalog = catalog
         self._on_catalog(catalog)
-        self._release_held()
+        for message, route in self._room.leave():
+            self._take(message, route)
+        self._go_on()
 
-    def _fetch_failed(self, failure: ToolListFailed) -> None:
-        fetch = self._fetch
-        self._end_fetch()
-        held, self._held = self._held, deque()
-        self._held_bytes = 0
-        for message, route in held:
+    def _take_catalog_failure(self, failure: ToolListFailed, refusal: bytes | None, is_final: bool) -> None:
+        for message, route in self._room.leave():
             assert message.id_token is not None
-            if fetch is not None and fetch.refusal is not None:
-                raw = raw_error_reply(message.id_token, fetch.refusal)
+            if refusal is not None:
+                raw = raw_error_reply(message.id_token, refusal)
             else:
                 raw = error_reply(message.id_token, INTERNAL_ERROR, failure.safe_message)
             self._to_client(raw, route)
-        if self._is_fetch_final or failure.failure is Failure.TIMEOUT:
+        if is_final:
             self._fail_pending(failure)
             self._on_fatal(failure)
             return
         log.warning("%s. %s.", failure.headline, failure.detail)
-        self._client.resume(_HOLDING)
-        if self.on_idle is not None:
-            self.on_idle()
+        self._go_on()
 
-    def _end_fetch(self) -> None:
-        self._fetch = None
-        if self._fetch_timer is not None:
-            self._fetch_timer.cancel()
-            self._fetch_timer = None
-
-    def _release_held(self) -> None:
-        while self._held:
-            message, route = self._held.popleft()
-            self._take(message, route)
-        self._held_bytes = 0
+    def _go_on(self) -> None:
+        """Nothing is held any more."""
         self._client.resume(_HOLDING)
         if self.on_idle is not None:
             self.on_idle()
@@ -449,8 +398,8 @@ class Relay:
 
     def _take_upstream_response(self, message: Message) -> None:
         token = message.id_token
-        if self._fetch is not None and self._fetch.owns(token):
-            self._take_list_page(message)
+        if self._room.owns(token):
+            self._room.take_page(message)
             return
         exchange = self._requests.close(token) if token is not None else None
         if exchange is None and token in (None, b"null") and "error" in message.envelope:
@@ -502,7 +451,7 @@ class Relay:
         self._was_initialize_answered = True
         self._version = answer.version
         self._has_tools = "tools" in answer.capabilities
-        if self._held:
+        if not self._room.is_empty:
             self._want_catalog(None)
 
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:
@@ -510,8 +459,8 @@ class Relay:
         log.warning("Skipped a message from the upstream. %s.", why)
         if id_token is None:
             return
-        if self._fetch is not None and self._fetch.owns(id_token):
-            self._fetch_failed(ToolListFailed("The answer cannot be read"))
+        if self._room.owns(id_token):
+            self._room.fail(ToolListFailed("The answer cannot be read"))
             return
         exchange = self._requests.close(id_token)
         if exchange is not None:
@@ -520,9 +469,8 @@ class Relay:
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """The upstream is gone: everybody who waits hears it, then the session ends."""
-        self._end_fetch()
-        held, self._held = self._held, deque()
-        for message, route in held:
+        self._room.stop()
+        for message, route in self._room.leave():
             self._to_client(error_reply(message.id_token, INTERNAL_ERROR, error.safe_message), route)
         self._fail_pending(error)
         self._on_fatal(error)

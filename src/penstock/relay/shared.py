@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw
 
+from penstock import limits
 from penstock.errors import UpstreamError, UpstreamProtocolError
 from penstock.policy import tool_gate
 from penstock.policy.schema import SchemaCheck
@@ -31,6 +32,7 @@ log = logging.getLogger("penstock")
 INVALID_ANSWER = "The upstream's answer is not valid"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 LISTEN = "subscriptions/listen"
+_UNREAD = "client does not read"
 
 
 class Asker(Protocol):
@@ -38,6 +40,13 @@ class Asker(Protocol):
 
     @property
     def is_full(self) -> bool: ...
+
+    @property
+    def unread(self) -> int:
+        """Bytes that it has not taken."""
+
+    def cut(self) -> None:
+        """Ends it without an answer: it does not read, and others wait."""
 
     def push(self, raw: bytes) -> None:
         """Something that comes before the answer."""
@@ -88,6 +97,7 @@ class SharedUpstream:
         number = b"%d" % self._last_number
         asked = _Asked(asker, message)
         self._asked[number] = asked
+        self._link.resume(_UNREAD)  # nobody waits for somebody else who does not read
         self._link.send(self._renumbered(message, number, asked))
         return number
 
@@ -103,8 +113,7 @@ class SharedUpstream:
 
     def on_drain(self) -> None:
         """A client reads again."""
-        if not any(asked.asker.is_full for asked in self._asked.values()):
-            self._link.resume("client does not read")
+        self._link.resume(_UNREAD)
 
     def _renumbered(self, message: Message, number: bytes, asked: _Asked) -> Message:
         raw = with_value(message.raw, message.envelope, "id", number)
@@ -175,7 +184,17 @@ class SharedUpstream:
             return
         asked.asker.push(raw)
         if asked.asker.is_full:
-            self._link.pause("client does not read")
+            self._slow_down(asked)
+
+    def _slow_down(self, slow: _Asked) -> None:
+        """Makes the upstream wait for a client that does not read, unless somebody else waits for it too."""
+        if len(self._asked) == 1:
+            self._link.pause(_UNREAD)
+        elif slow.asker.unread > limits.UNREAD_BYTES:
+            log.warning("Hung up on a client that does not read: others wait for the same upstream.")
+            slow.asker.cut()
+            for number in [number for number, asked in self._asked.items() if asked is slow]:
+                self.cancel(number)
 
     def _route(self, message: Message) -> tuple[_Asked | None, bytes]:
         """Whose a notification is, and its bytes with the client's own spelling of what we renumbered."""

@@ -23,7 +23,7 @@ from penstock.wire.eras import BATCH_VERSION
 from penstock.wire.glance import maybe_response_id
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key
-from penstock.wire.message import METHOD_NOT_FOUND, Batch, Kind, Message, read_upstream_message
+from penstock.wire.message import METHOD_NOT_FOUND, Batch, Message, read_upstream_message
 from penstock.wire.replies import raw_error_reply
 from penstock.wire.sse import Oversize, SseEvent
 
@@ -218,7 +218,7 @@ class Exchanges:
         self.close(post)
 
     def _take_error_status(self, post: Post, answer: HttpAnswer) -> None:
-        error = _maybe_error(answer)
+        error = refusals.maybe_error(answer)
         is_unknown_method = error is not None and refusals.error_code(error) == METHOD_NOT_FOUND
         if answer.status == 404 and post.had_session and not is_unknown_method:
             self._owner.lost(UpstreamLost(_EXPIRED), post)
@@ -306,7 +306,7 @@ class Exchanges:
             if self._session.version == BATCH_VERSION.encode():
                 post.is_answered = True
                 self.deliver(raw)
-        elif message.kind is Kind.RESPONSE and message.id_token in (None, b"null") and _is_error(message):
+        elif message.id_token in (None, b"null") and "error" in message.envelope:
             # It could not read the id, but this is what it has to say.
             assert post.id_token is not None
             self._answer(post, raw_error_reply(post.id_token, bytes(message.envelope["error"])))
@@ -336,20 +336,3 @@ def _post_of(answer: HttpAnswer) -> Post:
     post = answer.purpose
     assert isinstance(post, Post)
     return post
-
-
-def _is_error(message: Message) -> bool:
-    return "error" in message.envelope
-
-
-def _maybe_error(answer: HttpAnswer) -> bytes | None:
-    """The JSON-RPC error object in the body of an HTTP error."""
-    if not answer.is_json:
-        return None
-    try:
-        message = read_upstream_message(answer.body)
-    except UpstreamProtocolError:
-        return None
-    if isinstance(message, Batch) or not _is_error(message):
-        return None
-    return bytes(message.envelope["error"])

@@ -80,6 +80,7 @@ class Outbox:
         self._barrier = None
         self._running.clear()
         self._unanswered_bytes = 0
+        self._tell()
 
     def release(self) -> None:
         """Goes on."""

@@ -6,10 +6,11 @@ import logging
 
 import msgspec
 
+from penstock.errors import UpstreamProtocolError
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.wire.http1 import find
 from penstock.wire.ids import maybe_id_at_edges
-from penstock.wire.message import INTERNAL_ERROR, METHOD_NOT_FOUND
+from penstock.wire.message import INTERNAL_ERROR, METHOD_NOT_FOUND, Batch, read_upstream_message
 from penstock.wire.replies import error_reply, printable
 from penstock.wire.sse import Oversize
 
@@ -28,6 +29,19 @@ def error_code(error: bytes) -> int:
         return msgspec.json.decode(error, type=_Error).code
     except (msgspec.DecodeError, UnicodeDecodeError):
         return 0
+
+
+def maybe_error(answer: HttpAnswer) -> bytes | None:
+    """The JSON-RPC error object in the body of an HTTP error."""
+    if not answer.is_json:
+        return None
+    try:
+        message = read_upstream_message(answer.body)
+    except UpstreamProtocolError:
+        return None
+    if isinstance(message, Batch) or "error" not in message.envelope:
+        return None
+    return bytes(message.envelope["error"])
 
 
 def is_another_kind(answer: HttpAnswer) -> bool:

@@ -11,10 +11,11 @@ import logging
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.errors import ConfigError, ConnectFailed, Failure, UpstreamError, UpstreamLost
+from penstock.errors import ConnectFailed, Failure, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.upstream import refusals
+from penstock.upstream.endpoint import maybe_target
 from penstock.upstream.handshake import Handshake, revive
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.upstream.http_session import OURS
@@ -25,9 +26,8 @@ from penstock.wire.glance import maybe_response_id
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key
 from penstock.wire.message import Message, read_upstream_message
-from penstock.wire.replies import printable
 from penstock.wire.sse import Oversize, SseEvent
-from penstock.wire.url import Url, parse_url
+from penstock.wire.url import Url
 
 log = logging.getLogger("penstock")
 
@@ -83,6 +83,10 @@ class SseUpstream:
             return
         if self._stream is None and self._revival is None:
             self._open()
+        if message.method == "notifications/cancelled":
+            token = (message.params or {}).get("requestId")
+            if token is not None:
+                self._waiting.pop(id_key(bytes(token)), None)
         self._handshake.hear(message)
         self._outbox.put(message)
 
@@ -320,19 +324,3 @@ class SseUpstream:
             self._revival.cancel()
         if self._settled is not None:
             self._settled.set()
-
-
-def maybe_target(url: Url, data: bytes) -> bytes | None:
-    """Where to post, out of an endpoint event; None when that is not on the origin of `url`."""
-    from urllib.parse import urljoin  # only this transport needs it
-
-    try:
-        endpoint = parse_url(urljoin(url.origin + url.target.decode(), data.decode().strip()))
-    except (ConfigError, ValueError):
-        shown = printable(data[:200].decode("utf-8", "replace"))
-        log.warning("The upstream names an endpoint that is none: %s", shown)
-        return None
-    if (endpoint.scheme, endpoint.host, endpoint.port) != (url.scheme, url.host, url.port):
-        log.warning("The upstream names an endpoint on %s.", endpoint.origin)
-        return None
-    return endpoint.target

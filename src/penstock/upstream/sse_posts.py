@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.errors import UpstreamError, UpstreamProtocolError
+from penstock.errors import UpstreamError
 from penstock.net.http_client import HttpClient
 from penstock.upstream import refusals
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.wire.http1 import Headers
-from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
+from penstock.wire.message import INTERNAL_ERROR, Kind, Message
 from penstock.wire.replies import error_reply, raw_error_reply
 from penstock.wire.sse import Oversize, SseEvent
 
@@ -88,12 +88,7 @@ def _reply(id_token: bytes, answer: HttpAnswer) -> bytes:
     """The error for a request that was not taken: the upstream's own, if it sent one."""
     if answer.status == 0:
         return error_reply(id_token, INTERNAL_ERROR, "Lost connection to upstream MCP")
-    if answer.is_json:
-        try:
-            message = read_upstream_message(answer.body)
-        except UpstreamProtocolError:
-            pass
-        else:
-            if not isinstance(message, Batch) and "error" in message.envelope:
-                return raw_error_reply(id_token, bytes(message.envelope["error"]))
+    error = refusals.maybe_error(answer)
+    if error is not None:
+        return raw_error_reply(id_token, error)
     return refusals.reply_for_status(id_token, answer, has_session=True)

@@ -115,6 +115,8 @@ class StreamableHttpUpstream:
             if post is not None:
                 if post.is_modern:
                     self._exchanges.close(post)
+                elif post.timer is None:
+                    post.timer = self._loop.call_later(limits.CANCELLED_SECONDS, self._exchanges.close, post)
                 return post.is_modern
         return self._handshake.initialize is None
 

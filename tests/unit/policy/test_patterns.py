@@ -197,7 +197,7 @@ def test_simple_patterns_find_what_python_finds(source, text):
         ("(?P<n>a)(?P=n)", "backreferences such as (?P=name) are not supported"),
         ("(?P>n)", "unknown group syntax (?P"),
         ("a\ud800", "not valid Unicode text"),
-        (r"\pL" * 9000, "too large"),
+        (r"\pL" * 500, "too large"),
         ("a" * (limits.PATTERN_LENGTH + 1), "longer than 32768 characters"),
         ("(" * 5000, "groups nested more than 50 deep"),
         ("(" * 5000 + ")" * 5000, "groups nested more than 50 deep"),
@@ -280,7 +280,7 @@ def test_any_pattern_can_be_looked_for_in_any_text(source, text):
 
 
 def test_nothing_is_said_on_stderr_about_a_bad_pattern(capfd):
-    for source in ("(", "[a", r"\pL" * 9000):
+    for source in ("(", "[a", r"\pL" * 500):
         assert not is_accepted(source)
     assert capfd.readouterr() == ("", "")
 
@@ -339,6 +339,8 @@ def test_the_known_bad_patterns_are_unsafe(source):
         "(a|b){25}",
         "(ab?)*",
         "(a?b)*",
+        "(ab?)*(b|c)*",
+        "(b|c)*(ab?)*",
         "(foo(_bar)?)*x",
         "([a-z]|[A-Z])*",
         r"(.|\n)*",
