@@ -79,6 +79,7 @@ class Relay:
         self._on_catalog = on_catalog
         self._on_fatal = on_fatal
         self._catalog = catalog
+        self._is_catalog_frozen = catalog is not None
         self._requests = PendingTable()  # the client's, on their way to the upstream
         self._upstream_requests = PendingTable()  # the upstream's, on their way to the client
         self._answered_here = RecentIds()
@@ -150,7 +151,10 @@ class Relay:
             return Drop("it cancels a request that never went upstream")
         if not self._is_filtering:
             return FORWARD
-        return tool_gate.judge(message, self._catalog)
+        verdict = tool_gate.judge(message, self._catalog)
+        if self._catalog is not None and message.method in tool_gate.GATED:
+            self._is_catalog_frozen = True
+        return verdict
 
     def _pass_on(self, message: Message, route: Route | None) -> bool:
         method = message.method
@@ -161,7 +165,10 @@ class Relay:
             if method == "notifications/initialized":
                 self._want_catalog(None)
             return False
-        if not self._requests.open(Exchange(id_token, method, route)):
+        meta = None
+        if self._is_filtering and self._catalog is None and not self._was_initialize_sent:
+            meta = maybe_modern_meta(message.params)
+        if not self._requests.open(Exchange(id_token, method, route, meta)):
             reason = "Invalid request: this id is already waiting for an answer"
             self.refuse_client(ClientProtocolError(INVALID_REQUEST, reason, id_token), route)
             return True
@@ -169,10 +176,6 @@ class Relay:
         if method == "initialize":
             self._was_initialize_sent = True
         self._upstream.send(message)
-        if not self._was_initialize_sent and self._catalog is None and self._is_filtering:
-            meta = maybe_modern_meta(message.params)
-            if meta is not None:
-                self._want_catalog(meta)
         return True
 
     def _take_response(self, message: Message) -> None:
@@ -239,11 +242,18 @@ class Relay:
     def _want_catalog(self, meta: bytes | None, is_final: bool = True) -> None:
         if not self._is_filtering or self._catalog is not None or self._fetch is not None:
             return
-        self._is_fetch_final = is_final or meta is not None
+        self._is_fetch_final = is_final
         self._fetch = ListFetch(meta, error_means_none=not self._has_tools)
         loop = asyncio.get_running_loop()
         self._fetch_timer = loop.call_later(self._tools_seconds, self._fetch_timed_out)
         self._upstream.send(self._fetch.first_request())
+
+    def _refresh_unused_catalog(self) -> None:
+        # Some servers add tools when they have seen what the client can do. What no client has seen yet may
+        # still change; from the first look on the catalog is frozen.
+        if self._catalog is not None and not self._is_catalog_frozen and self._was_initialize_answered:
+            self._catalog = None
+            self._want_catalog(None)
 
     def _fetch_timed_out(self) -> None:
         milliseconds = round(self._tools_seconds * 1000)
@@ -324,6 +334,8 @@ class Relay:
         elif self._is_filtering and self._shows_hidden_tools(message):
             log.warning("Dropped a message from the upstream: it lists tools that are hidden.")
         else:
+            if message.method == "notifications/tools/list_changed":
+                self._refresh_unused_catalog()
             if message.kind is Kind.REQUEST:
                 assert message.id_token is not None
                 self._upstream_requests.open(Exchange(message.id_token, message.method or ""))
@@ -344,6 +356,9 @@ class Relay:
             return
         if exchange.method == "initialize":
             self._take_initialized(message)
+        elif exchange.meta is not None and "result" in message.envelope and not self._was_initialize_sent:
+            # Only now it is certain that the upstream is a modern one; the client may have been probing.
+            self._want_catalog(exchange.meta)
         self._to_client(message.raw, exchange.route, message)
 
     def _take_initialized(self, message: Message) -> None:
