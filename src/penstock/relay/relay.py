@@ -252,8 +252,9 @@ class Relay:
     def _refresh_unseen_catalog(self) -> None:
         # Some upstreams add tools when they have heard what the client can do. What no client has seen yet may
         # still change; from the first look on the catalog is frozen.
-        is_own = self._catalog is not None and self._catalog not in self._catalogs.values()
-        if is_own and not self._was_catalog_seen and self._was_initialize_answered:
+        if self._catalog is None or self._catalogs or self._was_catalog_seen:
+            return
+        if self._was_initialize_answered:
             self._catalog = None
             self._want_catalog(None)
 
