@@ -117,6 +117,30 @@ def test_an_upstream_without_tools_answers_in_its_own_words(tmp_path: Path) -> N
         assert gate.ask("ping")["result"] == {}
 
 
+def test_a_client_that_probes_for_the_modern_era_can_fall_back(tmp_path: Path) -> None:
+    """The upstream speaks the legacy era only: it refuses everything before its handshake."""
+    with Gate(tmp_path, *DENY, upstream=["--legacy-only"]) as gate:
+        for method in ("server/discover", "tools/list"):
+            gate.say(_modern(b'"probe"', method))
+            assert json.loads(gate.answer(b'"probe"'))["error"]["code"] == -32602
+        gate.handshake()
+        assert _names(gate.ask("tools/list")) == ["echo", "read_file"]
+        assert gate.is_alive()
+
+
+def test_tools_that_an_upstream_adds_before_anybody_has_looked_are_in_the_catalog(tmp_path: Path) -> None:
+    with Gate(tmp_path, *DENY) as gate:
+        gate.handshake()
+        names = ["echo", "late", "write_late"]
+        tools = ",".join(f'{{"name":"{name}","inputSchema":{{}}}}' for name in names)
+        gate.order("retool", raw=f'{{"tools":[{tools}]}}')
+        assert _names(gate.ask("tools/list")) == ["echo", "late"]
+        gate.order("retool", raw='{"tools":[]}')
+        assert _names(gate.ask("tools/list")) == ["echo", "late"]
+        assert gate.ask("tools/call", b'{"name":"write_late"}')["error"]["code"] == -32601
+        assert gate.ask("tools/call", b'{"name":"late"}')["result"]["called"] == "late"
+
+
 # --- batches -------------------------------------------------------------------------------------------
 
 

@@ -371,13 +371,14 @@ def test_with_reconnect_a_client_does_not_notice_that_the_upstream_was_restarted
 # --- bounded ---------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_does_not_read_slows_the_upstream_down_and_memory_stays_bounded():
+@pytest.mark.parametrize("where", ["GET", "tools/call"])
+def test_a_client_that_does_not_read_slows_the_upstream_down_and_memory_stays_bounded(where: str):
     sent = 0
     note = b'data: {"jsonrpc":"2.0","method":"notifications/n","params":{"x":"%b"}}\n\n' % (b"x" * 60_000)
 
     def script(request: Request, line: Line) -> None:
         nonlocal sent
-        if request.method != "GET":
+        if where not in (request.method, request.rpc):
             legacy(echo)(request, line)
             return
         line.events(is_open=True)
@@ -386,7 +387,7 @@ def test_a_client_that_does_not_read_slows_the_upstream_down_and_memory_stays_bo
             sent += len(note)
 
     with ScriptedHttp(script) as upstream, Gate("--upstream", upstream.url, is_read=False) as gate:
-        gate.send(INITIALIZE, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        gate.send(INITIALIZE, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', call(b"2"))
         before = -1
         while sent != before or not sent:  # until the upstream can send no more
             before = sent

@@ -110,7 +110,11 @@ class Scripted:
             self.answer(method, token, params)
 
     def answer(self, method: str, token: bytes, params: dict) -> None:
-        if method == "initialize":
+        if self.options.legacy_only and method != "initialize":
+            error = b'{"code":-32602,"message":"not before the handshake"}'
+            self.say(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (token, error))
+        elif method == "initialize":
+            self.options.legacy_only = False
             if self.options.mute == "initialize":
                 return
             version = json.dumps(self.options.version or params.get("protocolVersion"))
@@ -244,6 +248,7 @@ def main() -> None:
     parser.add_argument("--pages", help="a file with the results of tools/list, one raw page a line")
     parser.add_argument("--version", help="the protocol version to answer initialize with")
     parser.add_argument("--no-tools", action="store_true")
+    parser.add_argument("--legacy-only", action="store_true", help="refuse everything before initialize")
     parser.add_argument("--list-error", help="the error object to answer tools/list with")
     parser.add_argument("--list-delay", type=float, default=0.0)
     parser.add_argument("--mute", choices=("initialize", "list", "list-dies"))

@@ -16,7 +16,7 @@ from penstock.wire.replies import error_reply, raw_error_reply, result_reply, to
 
 CALL = "tools/call"
 LIST = "tools/list"
-_GATED = frozenset({CALL, LIST})
+GATED = frozenset({CALL, LIST})
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -24,7 +24,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
     """What becomes of a client's request or notification; Hold while the catalog is on its way."""
     method = message.method
-    if method not in _GATED:
+    if method not in GATED:
         if method is not None and _looks_gated(method):
             if message.kind is not Kind.REQUEST:
                 return Drop("a notification whose method merely looks like a tool method")
@@ -41,7 +41,7 @@ def _looks_gated(method: str) -> bool:
     if "tool" not in method and method.isascii() and method.islower() and method.isprintable():
         return False
     plain = "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
-    return plain in _GATED
+    return plain in GATED
 
 
 def _call(message: Message, catalog: ToolCatalog) -> Verdict:

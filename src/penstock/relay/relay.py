@@ -84,6 +84,7 @@ class Relay:
         self._review = review
         self._catalogs = catalogs or {}  # what is known before this client has spoken
         self._catalog: ToolCatalog | None = None
+        self._was_catalog_seen = False
         self._requests = PendingTable()  # the client's, on their way to the upstream
         self._upstream_requests = PendingTable()  # the upstream's, on their way to the client
         self._answered_here = RecentIds()
@@ -199,6 +200,8 @@ class Relay:
             return FORWARD
         if self._catalog is None and self._catalogs:
             self._choose_catalog(message)
+        if message.method in tool_gate.GATED and self._catalog is not None:
+            self._was_catalog_seen = True
         return tool_gate.judge(message, self._catalog)
 
     def _choose_catalog(self, message: Message) -> None:
@@ -231,7 +234,10 @@ class Relay:
             if method == "notifications/initialized":
                 self._want_catalog(None)
             return False
-        if not self._requests.open(Exchange(id_token, method, route, asked)):
+        meta = None
+        if self._is_filtering and self._catalog is None and not self._was_initialize_sent:
+            meta = maybe_modern_meta(message.params)
+        if not self._requests.open(Exchange(id_token, method, route, meta, asked)):
             reason = "Invalid request: this id is already waiting for an answer"
             self.refuse_client(ClientProtocolError(INVALID_REQUEST, reason, id_token), route)
             return True
@@ -239,10 +245,6 @@ class Relay:
         if method == "initialize":
             self._was_initialize_sent = True
         self._upstream.send(message)
-        if not self._was_initialize_sent and self._catalog is None and self._is_filtering:
-            meta = maybe_modern_meta(message.params)
-            if meta is not None:
-                self._want_catalog(meta)
         return True
 
     def _take_response(self, message: Message) -> None:
@@ -309,14 +311,22 @@ class Relay:
             self._client.pause(_HOLDING)
         if not self._was_initialize_sent:
             # No handshake at all: either a modern client, or one that skips it and hopes.
-            meta = maybe_modern_meta(message.params)
-            self._want_catalog(meta, is_final=meta is not None)
+            self._want_catalog(maybe_modern_meta(message.params), is_final=False)
         elif self._was_initialize_answered:
             self._want_catalog(None)
 
     def _want_catalog(self, meta: bytes | None, is_final: bool = True) -> None:
         if self._is_filtering and self._catalog is None:
             self._room.fetch(meta, is_final, error_means_none=not self._has_tools)
+
+    def _refresh_unseen_catalog(self) -> None:
+        # Some upstreams add tools when they have heard what the client can do. What no client has seen yet may
+        # still change; from the first look on the catalog is frozen.
+        if self._catalog is None or self._catalogs or self._was_catalog_seen:
+            return
+        if self._was_initialize_answered:
+            self._catalog = None
+            self._want_catalog(None)
 
     def _take_catalog(self, catalog: ToolCatalog) -> None:
         self._catalog = catalog
@@ -379,9 +389,11 @@ class Relay:
 
     def _send_unasked(self, message: Message, asked: Asked | None) -> None:
         """Gives the client a request or a notification of the upstream's."""
+        if message.method == "notifications/tools/list_changed":
+            self._refresh_unseen_catalog()
         if message.kind is Kind.REQUEST:
             assert message.id_token is not None
-            self._upstream_requests.open(Exchange(message.id_token, message.method or "", None, asked))
+            self._upstream_requests.open(Exchange(message.id_token, message.method or "", asked=asked))
         self._client.send(message.raw, None, message)
 
     def _ruled_upstream(self, outcome: Outcome, message: Message, asked: Asked) -> None:
@@ -411,6 +423,9 @@ class Relay:
             return
         if exchange.method == "initialize":
             self._take_initialized(message)
+        elif exchange.meta is not None and "result" in message.envelope and not self._was_initialize_sent:
+            # Only now it is certain that the upstream is a modern one; the client may have been probing.
+            self._want_catalog(exchange.meta)
         if self._breaks_schema(message, exchange.method):
             self._to_client(error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER), exchange.route)
             return

@@ -17,6 +17,7 @@ class Exchange(Struct):
     id_token: bytes
     method: str
     route: Route | None = None
+    meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
     asked: object = None  # what the rules remember of it (relay/review.Asked), where they were asked
 
 
