@@ -287,3 +287,6 @@ RECONNECT_FIRST_SECONDS = 0.25
 
 SCHEMAS = 10_000
 """Tools whose arguments travel in headers, remembered for one session."""
+
+SESSION_METHODS = 256
+"""Methods that have statistics of their own in one session; the rest share one row."""
