@@ -111,6 +111,7 @@ class Webhooks:
         await asyncio.gather(*workers, return_exceptions=True)
         await asyncio.gather(*(client.close() for client in self._clients.values()))
         self._clients.clear()
+        self._queues.clear()
 
     async def _work_off(self, hook: WebhookSpec, queue: _Queue) -> None:
         try:
@@ -120,7 +121,7 @@ class Webhooks:
                 await self._deliver(hook, body)
                 queue.is_sending = False
         finally:
-            if not self._is_closed:
+            if not self._is_closed:  # what is lost is still to be counted
                 del self._queues[hook]
 
     async def _deliver(self, hook: WebhookSpec, body: bytes) -> None:
