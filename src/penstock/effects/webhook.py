@@ -178,7 +178,6 @@ class Webhooks:
                 raise HookFailed("http is not encrypted; the rule must say allow_http: true", is_final=True)
             client = self._clients[hook] = HttpClient(
                 url,
-                connect_timeout=hook.timeout,
                 new_tls=self._new_tls,
                 environ={},  # behind a proxy, nobody could tell where the request ends up
                 admits=admission(hook.allow_private),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock import limits
 from penstock.errors import ConnectFailed, Failure, MalformedHttp
+from penstock.net.loop import add_tls
 from penstock.wire.http1 import build_request_head, read_response_head
 from penstock.wire.url import Url
 
@@ -123,6 +124,7 @@ async def _start_tls(
 ) -> tuple[asyncio.BaseTransport, _Protocol]:
     import ssl
 
+    add_tls()
     try:
         return await loop.create_connection(new_protocol, sock=sock, ssl=tls, server_hostname=url.host)
     except ssl.SSLCertVerificationError as why:
