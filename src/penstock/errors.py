@@ -9,6 +9,7 @@
     |   |-- ConnectFailed            it could not be reached
     |   |-- ToolListFailed           it did not give its tool list
     |   '-- UpstreamLost             it went away
+    |-- EffectFailed                 a webhook, script or delay of a rule gave no verdict
     |-- MalformedHttp                bytes that are no HTTP message we take
     '-- ProtocolError                one message that must not be forwarded
         |-- ClientProtocolError      the client sent it
@@ -112,6 +113,17 @@ class UpstreamLost(UpstreamError):
 
     def __init__(self, detail: str = "Shutting down proxy") -> None:
         super().__init__(self.safe_message, detail, Failure.REFUSED)
+
+
+class EffectFailed(PenstockError):
+    """What a rule waits for gave no verdict: never a reason to let a message pass.
+
+    `detail` is for the log; what it was about (a host, a command) need not be known to clients.
+    """
+
+    def __init__(self, what: str, detail: str) -> None:
+        super().__init__(f"{what} gave no verdict", detail)
+        self.what = what
 
 
 class MalformedHttp(PenstockError):

@@ -170,6 +170,82 @@ DRAIN_SECONDS = 5.0
 
 EVENT_BYTES = 256 * 1024
 """The largest answer that is sent as an event where we may choose; the Python SDK's client takes 1 MiB."""
+
+RATE_KEYS = 10_000
+"""Rate limits counted apart from each other at once; newcomers past these share one count."""
+
+RATE_MOST = 100_000
+"""Messages that one rate limit lets through in one window, whatever the rule says."""
+
+RATE_STAMPS = 1_000_000
+"""Messages remembered by all rate limits together: 32 MiB. Past these nothing limited passes."""
+
+CACHE_ENTRIES = 1_000
+"""Results kept by the cache action."""
+
+CACHE_BYTES = 64 * 1024 * 1024
+"""The same in bytes, keys included; the longest unused go first."""
+
+PAUSED_MESSAGES = 1_000
+"""Messages held back by the delay action at once; one more is refused."""
+
+COUNTER_NAMES = 1_000
+"""Names of metrics; what would be one more is counted under one common name."""
+
+COUNTER_NAME_LENGTH = 200
+"""Characters of a metric's name that are kept."""
+
+VERDICT_BYTES = 1024 * 1024
+"""What a script or a webhook may answer."""
+
+HOOK_QUEUE = 1_000
+"""Reports waiting for one webhook; the oldest are dropped first."""
+
+HOOK_QUEUE_BYTES = 16 * 1024 * 1024
+"""The same in bytes."""
+
+HOOK_ASKS = 64
+"""Questions under way at webhooks at once, a connection each; more wait within their time limit."""
+
+HOOK_RETRY_SECONDS = 0.5
+"""Before the second try of a report, at most; doubled for each one after."""
+
+HOOK_RETRY_MOST_SECONDS = 30.0
+"""The longest wait before another try."""
+
+SCRIPTS = 8
+"""Scripts running at once; more wait within their time limit."""
+
+SCRIPTS_WAITING = 1_000
+"""Messages waiting for their script to be started; one more is refused."""
+
+SCRIPT_LOG_BYTES = 64 * 1024
+"""What one run of a script may say on stderr; the rest is read and forgotten."""
+
+SCRIPT_KILL_SECONDS = 1.0
+"""How long we wait to see a killed script gone. Only one stuck in the kernel takes longer."""
+
+FORK_QUEUE = 1_000
+"""Copies waiting for one shadow upstream; the oldest are dropped first."""
+
+FORK_QUEUE_BYTES = 16 * 1024 * 1024
+"""The same in bytes."""
+
+FORK_UNDER_WAY = 64
+"""Requests that a shadow upstream has not answered; the next one waits."""
+
+FORK_ANSWER_SECONDS = 60.0
+"""A shadow upstream with all its requests unanswered so long is hung up on, and called again later."""
+
+FORK_RETRY_SECONDS = 1.0
+"""From a failure of a shadow upstream to the next attempt, at most; doubled for each one after."""
+
+FORK_RETRY_MOST_SECONDS = 60.0
+"""The longest wait before a shadow upstream is called again."""
+
+FORK_IDLE_SECONDS = 900.0
+"""A shadow upstream that gets no copies for so long is hung up on until there is one."""
+
 UPSTREAM_POSTS = 256
 """Requests of one session under way at an HTTP upstream, each on its own connection; more wait their turn."""
 

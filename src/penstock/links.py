@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from penstock import limits
 from penstock.config import CommandUpstream, ProxyConfig, UrlUpstream
+from penstock.errors import ConfigError, ConnectFailed
 from penstock.net.warden import Warden
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
 from penstock.upstream.peer import PeerOfUpstream
+
+if TYPE_CHECKING:
+    from penstock.policy.effect_contract import ForkSpec
 
 
 class Upstream(UpstreamLink, Protocol):
@@ -53,3 +58,25 @@ def open_upstream(config: ProxyConfig, warden: Warden) -> Upstream:
         connect_seconds=config.connect_seconds,
         reconnect=upstream.reconnect,
     )
+
+
+def open_shadow(spec: ForkSpec, warden: Warden) -> Upstream:
+    """The link to a shadow upstream that a rule names; its URL is held to what THREATS 114 says."""
+    if spec.url is None:
+        from penstock.upstream.stdio import StdioUpstream
+
+        return StdioUpstream(list(spec.argv), None, None, warden)
+    from penstock.effects.addresses import admission
+    from penstock.net.http_client import HttpClient
+    from penstock.upstream.http import HttpUpstream
+    from penstock.wire.url import parse_url
+
+    try:
+        url = parse_url(spec.url)
+    except ConfigError as why:
+        raise ConnectFailed("a shadow upstream", why.detail) from None
+    if not url.is_tls and not spec.allow_http:
+        raise ConnectFailed(url.origin, "http is not encrypted; the rule must say allow_http: true")
+    client = HttpClient(url, environ={}, admits=admission(spec.allow_private))
+    headers = [(name.encode(), value.encode()) for name, value in spec.headers]
+    return HttpUpstream(client, url, headers, connect_seconds=limits.CONNECT_SECONDS)

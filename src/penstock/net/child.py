@@ -18,9 +18,18 @@ class Child:
     """One spawned command: its pipes, its end."""
 
     def __init__(
-        self, command: list[str], env: dict[str, str] | None, cwd: str | None, warden: Warden
+        self,
+        command: list[str],
+        env: dict[str, str] | None,
+        cwd: str | None,
+        warden: Warden,
+        *,
+        is_stderr_heard: bool = False,
     ) -> None:
-        """Starts `command`; ConnectFailed when it cannot be started."""
+        """Starts `command`; ConnectFailed when it cannot be started.
+
+        Its stderr is ours, unless it is to be heard: then it is a pipe like its stdout.
+        """
         self._loop = asyncio.get_running_loop()
         self._warden = warden
         self.exited: asyncio.Future[int] = self._loop.create_future()
@@ -29,6 +38,7 @@ class Child:
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if is_stderr_heard else None,
                 env=env,
                 cwd=cwd,
                 bufsize=0,
@@ -45,6 +55,11 @@ class Child:
         self.stdout_fd = os.dup(self._process.stdout.fileno())
         self._process.stdin.close()
         self._process.stdout.close()
+        self.stderr_fd: int | None = None
+        if self._process.stderr is not None:
+            self.stderr_fd = os.dup(self._process.stderr.fileno())
+            self._process.stderr.close()
+            os.set_blocking(self.stderr_fd, False)
         for fd in (self.stdin_fd, self.stdout_fd):
             os.set_blocking(fd, False)
             enlarge_pipe(fd)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock import limits
 from penstock.errors import ConnectFailed, Failure, MalformedHttp
+from penstock.net.loop import add_tls
 from penstock.wire.http1 import build_request_head, read_response_head
 from penstock.wire.url import Url
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import ssl
 
 TlsFactory = Callable[[], "ssl.SSLContext"]
+Admission = Callable[[str], bool]
+"""Whether a numeric address may be connected to."""
 _Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
 
 _tls: ssl.SSLContext | None = None
@@ -38,22 +41,31 @@ async def dial(
     proxy: Url | None,
     seconds: float,
     new_tls: TlsFactory = default_tls,
+    admits: Admission | None = None,
 ) -> _Protocol:
-    """A protocol connected to `url`, through `proxy` if there is one; ConnectFailed if that cannot be."""
+    """A protocol connected to `url`, through `proxy` if there is one; ConnectFailed if that cannot be.
+
+    `admits` judges each address that the name stands for. What it refuses is not connected to, and what it
+    admits is connected to without asking for the name again.
+    """
     try:
         async with asyncio.timeout(seconds):
-            return await _dial(new_protocol, url, proxy, new_tls)
+            return await _dial(new_protocol, url, proxy, new_tls, admits)
     except TimeoutError:
         detail = f"Connection timeout after {round(seconds * 1000)}ms"
         raise ConnectFailed(url.origin, detail, Failure.TIMEOUT) from None
 
 
 async def _dial(
-    new_protocol: Callable[[], _Protocol], url: Url, proxy: Url | None, new_tls: TlsFactory
+    new_protocol: Callable[[], _Protocol],
+    url: Url,
+    proxy: Url | None,
+    new_tls: TlsFactory,
+    admits: Admission | None,
 ) -> _Protocol:
     loop = asyncio.get_running_loop()
     tls = new_tls() if url.is_tls else None
-    sock = await _connect(loop, url, proxy or url)
+    sock = await _connect(loop, url, proxy or url, admits)
     if proxy is not None and url.is_tls:
         try:
             await _ask_for_tunnel(loop, sock, url, proxy)
@@ -68,12 +80,18 @@ async def _dial(
     return protocol
 
 
-async def _connect(loop: asyncio.AbstractEventLoop, url: Url, where: Url) -> socket.socket:
+async def _connect(
+    loop: asyncio.AbstractEventLoop, url: Url, where: Url, admits: Admission | None
+) -> socket.socket:
     via = "" if where is url else f" (proxy {where.origin})"
     try:
         infos = await loop.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
     except OSError:
         raise ConnectFailed(url.origin, f"Name not known: {where.host}{via}") from None
+    if admits is not None:
+        infos = [info for info in infos if admits(str(info[4][0]))]
+        if not infos:
+            raise ConnectFailed(url.origin, f"Address not allowed{via}")
     failure: OSError | None = None
     for family, kind, protocol, _, address in infos:
         sock = socket.socket(family, kind, protocol)
@@ -106,6 +124,7 @@ async def _start_tls(
 ) -> tuple[asyncio.BaseTransport, _Protocol]:
     import ssl
 
+    add_tls()
     try:
         return await loop.create_connection(new_protocol, sock=sock, ssl=tls, server_hostname=url.host)
     except ssl.SSLCertVerificationError as why:

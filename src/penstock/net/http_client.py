@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from penstock import limits
 from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost
-from penstock.net.dial import TlsFactory, default_tls, dial
+from penstock.net.dial import Admission, TlsFactory, default_tls, dial
 from penstock.net.upstream_connection import Receiver, Ticket, UpstreamConnection
 from penstock.wire.http1 import Headers, build_request_head
 from penstock.wire.url import Url, maybe_proxy
@@ -25,7 +25,8 @@ _METHODS_WITH_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 class HttpClient:
     """Sends requests to the origin of `url`; how many connections that takes is its own affair.
 
-    `environ` is where a forward proxy may be named, as a rule `os.environ`.
+    `environ` is where a forward proxy may be named, as a rule `os.environ`. `admits` says
+    which addresses may be connected to, after names have been resolved.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class HttpClient:
         new_tls: TlsFactory = default_tls,
         environ: Mapping[str, str] | None = None,
         idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS,
+        admits: Admission | None = None,
     ) -> None:
         self.url = url
         self._loop = asyncio.get_running_loop()
@@ -43,6 +45,7 @@ class HttpClient:
         self._connect_timeout = connect_timeout
         self._new_tls = new_tls
         self._idle_seconds = idle_seconds
+        self._admits = admits
         self._proxy = maybe_proxy(url, os.environ if environ is None else environ)
         self._target_prefix = b""
         self._proxy_headers: Headers = []
@@ -93,7 +96,7 @@ class HttpClient:
         def new_connection() -> UpstreamConnection:
             return UpstreamConnection(park, self._on_idle, self._on_gone)
 
-        await dial(new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls)
+        await dial(new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls, self._admits)
 
     async def close(self) -> None:
         """Closes every connection; requests under way fail."""
@@ -136,7 +139,9 @@ class HttpClient:
         try:
             if self._is_closed:
                 raise ConnectFailed(self.url.origin, "Connection closed by us")
-            await dial(new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls)
+            await dial(
+                new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls, self._admits
+            )
         except UpstreamError as why:
             if ticket.connection is None:  # else the request is out, and its connection will tell
                 ticket.fail(why)

@@ -23,6 +23,20 @@ def import_asyncio(with_tls: bool = False) -> None:
         del modules["ssl"]
 
 
+def add_tls() -> None:
+    """Teaches an asyncio that was imported without ssl to use it: a reload may name the first https URL."""
+    from asyncio import base_events, selector_events, sslproto
+
+    modules: list[Any] = [base_events, selector_events, sslproto]
+    if any(module.ssl is None for module in modules):
+        import importlib
+        import ssl
+
+        for module in modules:
+            module.ssl = ssl
+        importlib.reload(sslproto)  # what it derives from ssl, it derives when it is loaded
+
+
 def run(main: Callable[[], Coroutine[Any, Any, int]], with_tls: bool = False) -> int:
     """Runs `main` in a fresh loop and gives back its exit code."""
     import_asyncio(with_tls)

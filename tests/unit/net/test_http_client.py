@@ -860,6 +860,40 @@ def test_tls_with_a_trusted_certificate(certificate):
     asyncio.run(main())
 
 
+def test_tls_after_a_start_without_it(certificate):
+    """What a plain start leaves out can still be had, when a reload of the rules first asks for it."""
+    source = f"""
+import sys
+from penstock.net import loop
+loop.import_asyncio()
+import asyncio
+assert "ssl" not in sys.modules
+from penstock.net.http_client import HttpClient
+from penstock.wire.url import parse_url
+
+async def main():
+    import ssl
+    client = HttpClient(
+        parse_url("https://localhost:" + sys.argv[1]),
+        environ={{}},
+        new_tls=lambda: ssl.create_default_context(cafile={str(certificate)!r}),
+    )
+    await client.connect()
+    await client.close()
+    return 0
+
+sys.exit(loop.run(main))
+"""
+
+    async def main() -> None:
+        server, port = await tls_server(certificate, answering(OK))
+        client = await asyncio.create_subprocess_exec(sys.executable, "-c", source, str(port))
+        assert await client.wait() == 0
+        server.close()
+
+    asyncio.run(main())
+
+
 def test_tls_with_a_certificate_nobody_vouches_for(certificate):
     async def main() -> None:
         server, port = await tls_server(certificate, answering(OK))
