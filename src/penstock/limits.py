@@ -78,6 +78,18 @@ PATTERN_BYTES = 1024 * 1024
 PATTERN_ECHO = 40
 """Characters of a pattern that the reason for refusing it may repeat."""
 
+CONFIG_BYTES = 1024 * 1024
+"""A configuration file. 1,000 rules take 300 KiB; reading 1 MiB of YAML takes about half a second."""
+
+CONFIG_NODES = 100_000
+"""Values in a configuration file, with those that aliases repeat: a few lines of YAML can ask for billions."""
+
+CONFIG_NESTING = 64
+"""Levels in a configuration file. Rules need ten."""
+
+CONFIG_LOOK_SECONDS = 1.0
+"""Between two looks at a configuration file, to see whether it has changed."""
+
 BYTES_PER_TOKEN = 4
 """Rule of thumb for JSON in the tokenizers of current models; the summary calls it an estimate."""
 
@@ -212,14 +224,5 @@ RECONNECT_FIRST_SECONDS = 0.25
 SCHEMAS = 10_000
 """Tools whose arguments travel in headers, remembered for one session."""
 
-CONFIG_BYTES = 1024 * 1024
-"""A configuration file. 1,000 rules take 300 KiB; reading 1 MiB of YAML takes about half a second."""
-
-CONFIG_NODES = 100_000
-"""Values in a configuration file, with those that aliases repeat: a few lines of YAML can ask for billions."""
-
-CONFIG_NESTING = 64
-"""Levels in a configuration file. Rules need ten."""
-
-CONFIG_LOOK_SECONDS = 1.0
-"""Between two looks at a configuration file, to see whether it has changed."""
+SESSION_METHODS = 256
+"""Methods that have statistics of their own in one session; the rest share one row."""

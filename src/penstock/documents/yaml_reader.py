@@ -16,8 +16,7 @@ from penstock import limits
 from penstock.documents.document import Document, LineTable, Path, Slip, Unreadable
 
 _TAG = "tag:yaml.org,2002:"
-# libyaml is ten times faster, and stops at 1,000 levels by itself.
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times faster
 
 
 class _CoreLoader(_Base):  # type: ignore[misc]
@@ -45,6 +44,7 @@ def read_yaml(text: str) -> Document:
     table = LineTable(text)
     loader = _CoreLoader(text)
     try:
+        _check_depth(text, table)
         node = loader.get_single_node()
     except yaml.MarkedYAMLError as why:
         mark = why.problem_mark or why.context_mark
@@ -58,6 +58,28 @@ def read_yaml(text: str) -> Document:
     builder = _Builder(table)
     tree = None if node is None else builder.build(node, ())
     return Document(tree, builder.lines, builder.slips)
+
+
+def _check_depth(text: str, table: LineTable) -> None:
+    """Raises Unreadable for a text that is nested too deeply.
+
+    Putting nodes together recurses, and in the extension of libyaml nothing stops that before the end of
+    the stack: a line of brackets would take the process down. Its events come one after another.
+    """
+    loader = _CoreLoader(text)
+    depth = 0
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > limits.CONFIG_NESTING:
+                    line = table.line_at(event.start_mark.index)
+                    raise Unreadable(line, f"nested more than {limits.CONFIG_NESTING} levels deep")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    finally:
+        loader.dispose()
 
 
 def _in_words(why: yaml.MarkedYAMLError) -> str:
