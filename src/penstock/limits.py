@@ -82,7 +82,7 @@ CONFIG_BYTES = 1024 * 1024
 """A configuration file. 1,000 rules take 300 KiB; reading 1 MiB of YAML takes about half a second."""
 
 CONFIG_NODES = 100_000
-"""Values in a configuration file, with those that aliases repeat: a few lines of YAML can ask for billions."""
+"""Values in a configuration file, with those that aliases repeat: a few lines can ask for billions."""
 
 CONFIG_NESTING = 64
 """Levels in a configuration file. Rules need ten."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from json.decoder import JSONDecodeError, scanstring
+from json import JSONDecodeError
+from json import decoder as library
 from typing import NoReturn
 
 from penstock import limits
@@ -66,7 +67,7 @@ class _Reader:
 
     def _string(self, at: int) -> tuple[str, int]:
         try:
-            text, end = scanstring(self._text, at + 1, True)
+            text, end = library.scanstring(self._text, at + 1, True)  # type: ignore[attr-defined]
         except JSONDecodeError as why:
             self.fail(why.pos, why.msg[:1].lower() + why.msg[1:])
         if any("\ud800" <= char <= "\udfff" for char in text):

@@ -57,7 +57,9 @@ def _check(document: Document, value: object, path: Path) -> None:
     elif isinstance(value, float) and not math.isfinite(value):
         document.slips.append(Slip(document.line_of(path), f"{value} is no number that JSON has"))
     elif not isinstance(value, str | int | float):
-        document.slips.append(Slip(document.line_of(path), "dates and times are not supported; put it in quotes"))
+        document.slips.append(
+            Slip(document.line_of(path), "dates and times are not supported; put it in quotes")
+        )
 
 
 class _Walk:

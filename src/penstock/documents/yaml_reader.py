@@ -48,7 +48,7 @@ def read_yaml(text: str) -> Document:
         node = loader.get_single_node()
     except yaml.MarkedYAMLError as why:
         mark = why.problem_mark or why.context_mark
-        raise Unreadable(table.line_at(mark.index) if mark else 1, _in_words(why)) from None
+        raise Unreadable(table.line_at(mark.index if mark else 0), _in_words(why)) from None
     except yaml.YAMLError as why:
         raise Unreadable(1, f"not YAML: {why}".splitlines()[0]) from None
     except RecursionError:
@@ -175,7 +175,9 @@ class _Builder:
         if text[:2] in ("0x", "0o"):
             return int(text, 0)
         if re.fullmatch(r"[-+]?0[0-9]+", text):
-            self._slip(node, f"{text} could be octal or decimal; write 0o... or leave out the zero, or quote it")
+            self._slip(
+                node, f"{text} could be octal or decimal; write 0o... or leave out the zero, or quote it"
+            )
         return int(text)
 
     def _line(self, node: yaml.Node) -> int:
