@@ -14,9 +14,9 @@ from penstock.say import one_line
 def check(path: str) -> int:
     """Prints what the file will do; raises FaultyFile with all that is wrong with it."""
     reading = ConfigReading(path, read_bytes(path))
-    from penstock.rule_tests import check_tests
+    from penstock.rule_tests import read_tests
 
-    check_tests(reading)
+    read_tests(reading)
     for line in summarize(reading.config):
         sys.stdout.write(one_line(line) + "\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Whether the values of a configuration file are what the table of keys says. All faults are found at once."""
+"""Whether the values of a configuration file are what the table of keys says. Finds all faults at once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_section(tree: object, section: str, path: Path, findings: Findings) ->
     if tree is None:
         return {}  # a heading with nothing under it
     if not isinstance(tree, dict):
-        findings.add(path, f"{_place(path)} must be a section with keys, not {_shown(tree)}")
+        findings.add(path, f"{place_of(path)} must be a section with keys, not {_shown(tree)}")
         return {}
     keys = {key.name: key for key in SECTIONS[section]}
     names = [*keys] if section else [*keys, INTERCEPTOR]
@@ -50,7 +50,7 @@ def check_section(tree: object, section: str, path: Path, findings: Findings) ->
     for name, value in tree.items():
         here = (*path, name)
         if name not in names:
-            where = f"in {_place(path)}" if path else "in the file"
+            where = f"in {place_of(path)}" if path else "in the file"
             findings.add(here, f'unknown key "{name}" {where}', did_you_mean(name, names))
         elif name in keys and value is not None:
             found = _check_value(value, keys[name], here, findings)
@@ -88,16 +88,16 @@ def _check_value(value: object, key: Key, path: Path, findings: Findings) -> obj
             return value
         words = ", ".join(key.choices)
         hint = did_you_mean(value, key.choices)
-        findings.add(path, f'{_place(path)} must be one of {words}, not "{value}"', hint)
+        findings.add(path, f'{place_of(path)} must be one of {words}, not "{value}"', hint)
         return None
     if kind in (Kind.DURATION, Kind.ADDRESS) and isinstance(value, str | int) and not isinstance(value, bool):
         try:
-            return seconds(str(value), _place(path)) if kind is Kind.DURATION else parse_listen(str(value))
+            return seconds(str(value), place_of(path)) if kind is Kind.DURATION else parse_listen(str(value))
         except ConfigError as error:
             findings.add_error(path, error)
             return None
     expected = f"one of {', '.join(key.choices)}" if kind is Kind.CHOICE else kind.value
-    findings.add(path, f"{_place(path)} must be {expected}, not {_shown(value)}")
+    findings.add(path, f"{place_of(path)} must be {expected}, not {_shown(value)}")
     return None
 
 
@@ -111,7 +111,7 @@ def _check_texts(value: object, key: Key, path: Path, findings: Findings) -> obj
     if key.kind is Kind.TEXT_MAP and isinstance(value, dict):
         named = {name: _text(inner, (*path, name), findings) for name, inner in value.items()}
         return None if None in named.values() else named
-    findings.add(path, f"{_place(path)} must be {key.kind.value}, not {_shown(value)}")
+    findings.add(path, f"{place_of(path)} must be {key.kind.value}, not {_shown(value)}")
     return None
 
 
@@ -120,20 +120,20 @@ def _text(value: object, path: Path, findings: Findings) -> str | None:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    findings.add(path, f"{_place(path)} must be a text, not {_shown(value)}; put it in quotes")
+    findings.add(path, f"{place_of(path)} must be a text, not {_shown(value)}; put it in quotes")
     return None
 
 
 def did_you_mean(word: str, known: tuple[str, ...] | list[str]) -> str | None:
-    """The known word that is most like `word`, if one is."""
+    """A hint at the known word that is most like `word`, if one is."""
     import difflib  # only for those who mistype
 
     folded = {name.lower().replace("_", "").replace("-", ""): name for name in reversed(known)}
     match = difflib.get_close_matches(word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6)
-    return folded[match[0]] if match else None
+    return f'did you mean "{folded[match[0]]}"?' if match else None
 
 
-def _place(path: Path) -> str:
+def place_of(path: Path) -> str:
     """A path as people write it: tools.deny[2]."""
     out = ""
     for step in path:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from penstock.config import CommandUpstream, FileConfig, UrlUpstream, expand, make_command, make_header
-from penstock.config_check import Findings, Section, check_section, did_you_mean
+from penstock.config_check import Findings, Section, check_section, did_you_mean, place_of
 from penstock.config_keys import INTERCEPTOR, SERVER_TABLES
 from penstock.documents.document import Document, Path, Unreadable
 from penstock.documents.reading import read_document
@@ -46,25 +46,14 @@ class ConfigReading:
 
     def __init__(self, path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> None:
         self.path = path
-        self.document = _read(path, data)
+        self.document = read_document_or_fail(path, data)
         self._findings = Findings()
         self._environ = environ
         tree = self.document.tree
         self.root: Section = check_section(tree, "", (), self._findings)
         self.tree: dict[str, object] = tree if isinstance(tree, dict) else {}
         self.config = self._build()
-        self._raise_faults()
-
-    def _raise_faults(self) -> None:
-        faults = [(slip.line, slip.message) for slip in self.document.slips]
-        for finding in self._findings.all:
-            text = finding.message
-            if finding.hint:
-                text += f'; did you mean "{finding.hint}"?'
-            faults.append((self.document.line_of(finding.path), text))
-        if faults:
-            # A sentence may repeat what the file says, and a file may say anything.
-            raise FaultyFile(self.path, [(line, one_line(text)) for line, text in sorted(faults)])
+        say_faults(path, self.document, self._findings)
 
     def _build(self) -> FileConfig:
         root = self.root
@@ -100,7 +89,8 @@ class ConfigReading:
 
         config, faults = build(tree)
         for fault in faults:
-            self._findings.add((INTERCEPTOR, *fault.path), fault.message, fault.hint)
+            path = (INTERCEPTOR, *fault.path)
+            self._findings.add(path, f"{place_of(path)}: {fault.message}", fault.hint)
         return config
 
     # --- tools -------------------------------------------------------------------------------------------
@@ -267,8 +257,20 @@ def _own_spelling(text: str) -> str:
     return _OTHER_SPELLING.sub(r"${\1}", text)
 
 
-def _read(path: str, data: bytes) -> Document:
+def read_document_or_fail(path: str, data: bytes) -> Document:
+    """The values and lines of a file. Raises FaultyFile."""
     try:
         return read_document(path, data)
     except Unreadable as why:
         raise FaultyFile(path, [(why.line, one_line(why.reason))]) from None
+
+
+def say_faults(path: str, document: Document, findings: Findings) -> None:
+    """Raises FaultyFile if anything is wrong with the file at `path`, with all that is."""
+    faults = [(slip.line, slip.message) for slip in document.slips]
+    for finding in findings.all:
+        text = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
+        faults.append((document.line_of(finding.path), text))
+    if faults:
+        # A sentence may repeat what the file says, and a file may say anything.
+        raise FaultyFile(path, [(line, one_line(text)) for line, text in sorted(faults)])

@@ -1,6 +1,7 @@
 """Every key that a configuration file may have, in one table.
 
-The reader, the JSON Schema and the docs follow it. Only `interceptor` is missing here: that section has its own tables, in `policy`.
+The reader, the JSON Schema and the docs follow it. Only `interceptor` is missing here: that section has
+its own tables, in `policy`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Key(Struct, frozen=True):
 SERVER_TABLES = ("mcpServers", "servers", "mcp_servers")
 """What AI clients call the table of their servers."""
 
-VERDICTS = ("pass", "block", "drop")
+VERDICTS = ("pass", "block", "drop", "answer")
 _TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse")
 
 _REACH = (
@@ -122,6 +123,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("level", Kind.CHOICE, "From which level up; default info.", LEVELS),
         Key("format", Kind.CHOICE, "Sentences or JSON lines; default text.", FORMATS),
     ),
+    "tests file": (Key("tests", Kind.SECTIONS, "The fixtures, in a file of their own.", section="test"),),
     "test": (
         Key("name", Kind.TEXT, "What the test shows, in a few words."),
         Key("direction", Kind.CHOICE, "Who sends the message; default client.", ("client", "upstream")),

@@ -180,7 +180,7 @@ class _Builder:
             )
         return int(text)
 
-    def _line(self, node: yaml.Node) -> int:
+    def _line(self, node: Any) -> int:
         return self._table.line_at(node.start_mark.index)
 
     def _slip(self, node: yaml.Node, message: str) -> None:
