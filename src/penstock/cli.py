@@ -165,6 +165,7 @@ def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> Prox
         log_format=options.log_format or file.log_format or "text",
         interceptor=file.interceptor,
         path=file.path,
+        digest=file.digest,
     )
 
 
@@ -181,6 +182,14 @@ def load_config(options: argparse.Namespace) -> FileConfig:
     from penstock.config_file import load_file
 
     return load_file(options.config)
+
+
+def reload_config(options: argparse.Namespace, data: bytes) -> ProxyConfig:
+    """The configuration of the same command line, now that other bytes are in its file."""
+    from penstock.config_file import parse_file
+
+    file = parse_file(options.config, data)
+    return choose_door(options, make_config(options, file), file)[0]
 
 
 def choose_door(

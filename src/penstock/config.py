@@ -55,12 +55,14 @@ class ProxyConfig(Struct, frozen=True):
     allowed_origins: tuple[str, ...] = ()
     interceptor: InterceptorConfig | None = None  # the rules, when a file has any
     path: str | None = None  # the file that was read, if one was
+    digest: bytes = b""  # of what was in it
 
 
 class FileConfig(Struct, frozen=True):
     """What a configuration file says, checked; what it does not say is None or empty. Flags win over it."""
 
     path: str | None = None
+    digest: bytes = b""
     upstream: CommandUpstream | UrlUpstream | None = None
     choice: ToolFilter = ToolFilter()
     connect_seconds: float | None = None

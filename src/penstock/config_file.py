@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from penstock import limits
 from penstock.config import CommandUpstream, FileConfig, UrlUpstream, expand, make_command, make_header
 from penstock.config_check import Findings, Section, check_section, did_you_mean, place_of
 from penstock.config_keys import INTERCEPTOR, SERVER_TABLES
@@ -31,9 +33,14 @@ def read_bytes(path: str) -> bytes:
     """The bytes of a file, or ConfigError."""
     try:
         with open(path, "rb") as file:
-            return file.read()
+            return file.read(limits.CONFIG_BYTES + 1)  # one more than is taken
     except OSError as why:
         raise ConfigError(f"Cannot read the configuration: {path}", str(why.strerror or why)) from None
+
+
+def digest_of(data: bytes) -> bytes:
+    """A short name for what is in a file."""
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def parse_file(path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> FileConfig:
@@ -46,6 +53,7 @@ class ConfigReading:
 
     def __init__(self, path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> None:
         self.path = path
+        self._digest = digest_of(data)
         self.document = read_document_or_fail(path, data)
         self._findings = Findings()
         self._environ = environ
@@ -63,6 +71,7 @@ class ConfigReading:
             self._findings.add(("stdio",), "stdio and listen are both here; Penstock serves one of them")
         return FileConfig(
             path=self.path,
+            digest=self._digest,
             upstream=upstream,
             choice=ToolFilter(
                 deny=self._patterns(tools, "deny") + self._tool_names(server, "disabled"),
@@ -173,7 +182,8 @@ class ConfigReading:
         elif "command" in section:
             found = self._to_spawn(section, path)
         else:
-            self._findings.add(path, f"{'.'.join(map(str, path))} needs a command or a url")
+            if not {"command", "url"} & self._written(path).keys():  # else it has been told already
+                self._findings.add(path, f"{'.'.join(map(str, path))} needs a command or a url")
             return None
         return found if len(self._findings.all) == before else None
 

@@ -16,6 +16,7 @@ from msgspec import structs
 
 from penstock import limits
 from penstock.config import ProxyConfig
+from penstock.config_file import digest_of
 from penstock.errors import PenstockError
 
 log = logging.getLogger("penstock")
@@ -47,9 +48,9 @@ class ConfigWatch:
         self._on_error = on_error
         self._every = every
         self._timer: asyncio.TimerHandle | None = None
-        self._seen = look_at(path)  # at the last look
-        self._done = self._seen  # when it was last read
-        self._data: bytes | None = None  # what was last read
+        self._seen: Look = None  # at the last look
+        self._done: Look = ()  # when it was last read; not yet by us, so that no change since then is missed
+        self._digest = current.digest  # of what was last read
 
     def start(self) -> None:
         """Begins to look, in the running loop."""
@@ -89,12 +90,13 @@ class ConfigWatch:
             self._done = self._seen
             log.warning("Cannot read %s (%s); the rules stay as they are.", self._path, why.strerror)
             return
+        digest = digest_of(data)
         if not is_asked and look_at(self._path) != self._seen:
             return  # it moved while we read; the next looks will tell
         self._done = self._seen
-        if data == self._data and not is_asked:
+        if digest == self._digest and not is_asked:
             return  # touched, or written again as it was
-        self._data = data
+        self._digest = digest
         try:
             config = self._load(data)
         except PenstockError as error:
@@ -110,7 +112,7 @@ class ConfigWatch:
             log.info("%s: the rules are the same.", self._path)
             return
         # Only the rules: whoever takes the configuration shall not find half of a restart in it.
-        self._current = structs.replace(self._started, interceptor=config.interceptor)
+        self._current = structs.replace(self._started, interceptor=config.interceptor, digest=config.digest)
         self._on_rules(self._current)
         log.info("%s: the new rules are in force.", self._path)
 

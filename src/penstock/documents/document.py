@@ -55,7 +55,7 @@ class LineTable:
 def decode(data: bytes) -> str:
     """The text in a file's bytes, or Unreadable."""
     if len(data) > limits.CONFIG_BYTES:
-        raise Unreadable(1, f"the file is too large: {len(data):,} bytes, over {limits.CONFIG_BYTES:,}")
+        raise Unreadable(1, f"the file is too large: over {limits.CONFIG_BYTES:,} bytes")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as why:

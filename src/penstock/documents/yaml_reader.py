@@ -70,7 +70,7 @@ def _check_depth(text: str, table: LineTable) -> None:
     depth = 0
     try:
         while loader.check_event():
-            event = loader.get_event()
+            event: Any = loader.get_event()
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
                 if depth > limits.CONFIG_NESTING:
