@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from penstock import limits
 from penstock.errors import ConfigError, UsageError
+from penstock.policy.durations import BadDuration, parse_duration
 from penstock.policy.patterns import Pattern, compile_pattern, split_patterns
 from penstock.policy.tool_filter import ToolFilter
 from penstock.wire.url import Url
@@ -187,18 +188,9 @@ def expand(text: str, where: str, environ: Mapping[str, str] = os.environ) -> st
     return _VARIABLE.sub(value, text)
 
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 0.001}
-
-
 def seconds(text: str, option: str) -> float:
     """A duration such as 30s, 500ms or 2m; a plain number is milliseconds."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise ConfigError(
-            f'Invalid {option}: "{text}"', "It must be a duration like 30s, 500ms or 2m, or milliseconds"
-        )
-    value = float(found[1]) * _SECONDS[found[2]]
-    if value <= 0:
-        raise ConfigError(f'Invalid {option}: "{text}"', "It must be positive")
-    return value
+    try:
+        return parse_duration(text)
+    except BadDuration as why:
+        raise ConfigError(f'Invalid {option}: "{text}"', str(why)) from None

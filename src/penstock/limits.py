@@ -226,3 +226,15 @@ SCHEMAS = 10_000
 
 SESSION_METHODS = 256
 """Methods that have statistics of their own in one session; the rest share one row."""
+
+TEMPLATE_VALUE = 4 * 1024
+"""Characters of one value that a template inserts; a log line or a key has no use for more."""
+
+TEMPLATE_VALUES = 64
+"""Values that one ${param.PATH} inserts, where a name stands more than once or the path has a star."""
+
+PATH_PARTS = 50_000
+"""Members or elements of one object or array that a rule looks at one by one: a fifth of a second."""
+
+KNOWN_METHODS = 1_024
+"""Methods for which the rules that apply are remembered. Real sessions use twenty."""

@@ -27,7 +27,7 @@ class MethodStats(Struct):
 
 
 class SessionState(Struct):
-    """One client's session. Whoever serves the session makes it; the interceptor keeps it up to date."""
+    """One client's session. Whoever serves the session makes it and counts what comes by."""
 
     id: str
     started: float  # on the monotonic clock

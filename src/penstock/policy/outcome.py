@@ -28,7 +28,5 @@ class Outcome(Struct, frozen=True):
 
     verdict: Pass | Refuse
     rules: tuple[str, ...] = ()  # ids of the rules whose conditions held, in the order in which they ran
-    blocked_by: str | None = (
-        None  # the rule (or interceptor) that blocked, also when a response passes as error
-    )
+    blocked_by: str | None = None  # rule or interceptor; also set when a response passes as an error
     reason: str | None = None  # why it was blocked, in the words that the sender may read

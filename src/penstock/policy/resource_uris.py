@@ -1,0 +1,102 @@
+"""Resource URIs, brought to one form, so that a path can be compared with what is allowed.
+
+Decoded once, dots removed, compared segment by segment. What is odd, or could be decoded once more, or names
+a host that is not known, has no form here and is refused: whoever reads it next may see another place in it.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
+_ODD = re.compile(r"[\x00-\x20\x7f\\]")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_HOST = re.compile(r"[a-z0-9._-]*(?::[0-9]{1,5})?|\[[0-9a-f:.]+\](?::[0-9]{1,5})?")
+
+
+class OddUri(ValueError):
+    """The URI can be read in more than one way, or in none that is known."""
+
+
+class Location(Struct, frozen=True):
+    """Where a URI leads."""
+
+    scheme: str
+    host: str
+    segments: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        return "/" + "/".join(self.segments)
+
+    def is_within(self, other: Location) -> bool:
+        """Whether it is `other` or lies below it."""
+        if (self.scheme, self.host) != (other.scheme, other.host):
+            return False
+        return self.segments[: len(other.segments)] == other.segments
+
+
+def locate(uri: str) -> Location:
+    """Where `uri` leads. Raises OddUri."""
+    if _ODD.search(uri):
+        raise OddUri("blanks, control characters and backslashes do not belong in a URI")
+    found = _URI.fullmatch(uri)
+    if found is None:
+        raise OddUri("no scheme")
+    scheme, authority, path, query, fragment = found.groups()
+    scheme = scheme.lower()
+    if fragment is not None or (query is not None and scheme == "file"):
+        raise OddUri("a query or a fragment")
+    host = _host(scheme, authority)
+    if path and not path.startswith("/"):
+        raise OddUri("a path that does not begin at the root")
+    return Location(scheme, host, _segments(_decoded(path)))
+
+
+def locate_path(path: str) -> Location:
+    """The location of a file on this machine, by its plain path."""
+    return Location("file", "", _segments(path))
+
+
+def _host(scheme: str, authority: str | None) -> str:
+    host = (authority or "").lower()
+    if "@" in host or "%" in host or not _HOST.fullmatch(host) or host.split(":")[0].endswith("."):
+        raise OddUri("an unusual host")
+    if scheme != "file":
+        return host
+    if host not in ("", "localhost"):
+        raise OddUri("a file on another host")
+    return ""
+
+
+def _decoded(path: str) -> str:
+    if "%" in _ESCAPE.sub("", path):
+        raise OddUri("a % that encodes nothing")
+    try:
+        text = unquote_to_bytes(path).decode()
+    except UnicodeError:
+        raise OddUri("not UTF-8") from None
+    if _ESCAPE.search(text):
+        raise OddUri("encoded twice")
+    if re.search(r"[\x00-\x1f\x7f\\]", text):
+        raise OddUri("a control character or a backslash")
+    return text
+
+
+def _segments(path: str) -> tuple[str, ...]:
+    out: list[str] = []
+    for segment in path.split("/"):
+        if segment in ("", "."):
+            continue
+        if segment == "..":
+            if not out:
+                raise OddUri("a path above the root")
+            out.pop()
+        elif segment.endswith((".", " ")):
+            raise OddUri("a name that ends in a dot or a blank")  # some systems drop it
+        else:
+            out.append(segment)
+    return tuple(out)
