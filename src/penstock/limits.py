@@ -238,3 +238,12 @@ PATH_PARTS = 50_000
 
 KNOWN_METHODS = 1_024
 """Methods for which the rules that apply are remembered. Real sessions use twenty."""
+
+STATE_SECONDS = 3_600.0
+"""How long the state of a session that nobody speaks in is remembered."""
+
+STATE_SESSIONS = 10_000
+"""Sessions whose state is remembered; the one that was silent longest is forgotten first."""
+
+STATE_EXCHANGES = 100_000
+"""Requests under way whose state is remembered, over all sessions."""
