@@ -35,7 +35,7 @@ DEFAULT_LISTEN = ("127.0.0.1", 8808)
 PROXY_USAGE = "penstock [OPTIONS] (--upstream URL | --config FILE | -- COMMAND [ARGS...])"
 TOOLS_USAGE = "penstock tools [OPTIONS] (--upstream URL | --config FILE | -- COMMAND [ARGS...])"
 CHECK_USAGE = "penstock check FILE"
-RULES_USAGE = "penstock rules (test | explain) FILE"
+RULES_USAGE = "penstock rules (test FILE | explain FILE [--from client|upstream] < MESSAGE)"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -297,6 +297,7 @@ def _file_command(words: list[str]) -> int:
     parser = _Parser(prog=f"penstock {words[0]}", usage=usage, allow_abbrev=False)
     if words[0] == "rules":
         parser.add_argument("verb", choices=("test", "explain"))
+        parser.add_argument("--from", choices=("client", "upstream"), dest="sender")
     parser.add_argument("file", metavar="FILE")
     try:
         options = parser.parse_args(words[1:])
@@ -306,8 +307,9 @@ def _file_command(words: list[str]) -> int:
             return check(options.file)
         from penstock import rules_command
 
-        run = rules_command.run_tests if options.verb == "test" else rules_command.explain
-        return run(options.file)
+        if options.verb == "test":
+            return rules_command.run_tests(options.file)
+        return rules_command.explain(options.file, options.sender)
     except PenstockError as error:
         say.say_error(error)
         return error.exit_code

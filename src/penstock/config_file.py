@@ -96,7 +96,7 @@ class ConfigReading:
             return None
         from penstock.policy.interceptor_config import build
 
-        config, faults = build(tree)
+        config, faults = build(tree, os.path.realpath)
         for fault in faults:
             path = (INTERCEPTOR, *fault.path)
             self._findings.add(path, f"{place_of(path)}: {fault.message}", fault.hint)

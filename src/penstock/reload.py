@@ -108,7 +108,7 @@ class ConfigWatch:
     def _take(self, config: ProxyConfig) -> None:
         for name in restart_needed(self._started, config):
             log.warning("%s: a change of %s needs a restart.", self._path, name)
-        if config.interceptor == self._current.interceptor:
+        if _rule_set(config) == _rule_set(self._current):
             log.info("%s: the rules are the same.", self._path)
             return
         # Only the rules: whoever takes the configuration shall not find half of a restart in it.
@@ -145,6 +145,10 @@ def restart_needed(old: ProxyConfig, new: ProxyConfig) -> list[str]:
     if _sources(old) != _sources(new):
         out.append("tools")
     return out
+
+
+def _rule_set(config: ProxyConfig) -> bytes | None:
+    return None if config.interceptor is None else config.interceptor.rule_set
 
 
 def _sources(config: ProxyConfig) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ import pytest
 from penstock.config import CommandUpstream, ProxyConfig, make_filter
 from penstock.config_file import digest_of, parse_file
 from penstock.errors import ConfigError, PenstockError
+from penstock.policy.interceptor_config import InterceptorConfig
 from penstock.policy.tool_filter import ToolFilter
 from penstock.reload import ConfigWatch, restart_needed
 
@@ -22,8 +23,13 @@ def load(data: bytes) -> ProxyConfig:
     if b"bad" in data:
         raise ConfigError("bad rules", "on line 7")
     upstream = CommandUpstream(("other",) if b"other" in data else ("x",))
-    rules = data.decode()
-    return ProxyConfig(upstream, ToolFilter(), interceptor=rules, digest=digest_of(data))  # type: ignore[arg-type]
+    rules = InterceptorConfig(rule_set=data)
+    return ProxyConfig(upstream, ToolFilter(), interceptor=rules, digest=digest_of(data))
+
+
+def text_of(config: ProxyConfig) -> str:
+    assert config.interceptor is not None
+    return config.interceptor.rule_set.decode()
 
 
 class Watched:
@@ -36,7 +42,7 @@ class Watched:
             str(path),
             load(b"first"),
             load,
-            lambda config: self.rules.append(config.interceptor),
+            lambda config: self.rules.append(text_of(config)),
             self.errors.append,
             every=0.01,
         )
@@ -142,7 +148,9 @@ def test_a_change_before_the_first_look_is_not_missed(tmp_path: Path) -> None:
     path = tmp_path / "rules"
     path.write_text("second")
     rules: list[object] = []
-    watch = ConfigWatch(str(path), load(b"first"), load, lambda c: rules.append(c.interceptor), pytest.fail)
+    watch = ConfigWatch(
+        str(path), load(b"first"), load, lambda config: rules.append(text_of(config)), pytest.fail
+    )
     watch.look()
     watch.look()
     assert rules == ["second"]
@@ -197,7 +205,9 @@ def test_the_loop_does_the_looking(watched: Watched) -> None:
     async def scene() -> None:
         watched.watch.start()
         watched.write("from the loop")
-        while not watched.rules:
+        for _ in range(1000):
+            if watched.rules:
+                break
             await asyncio.sleep(0.01)
         watched.watch.stop()
         watched.write("after the end")
