@@ -11,9 +11,11 @@ from typing import NoReturn
 
 from msgspec import structs
 
-from penstock import __version__, say
+from penstock import __version__, limits, say
 from penstock.config import (
+    NO_FILE,
     CommandUpstream,
+    FileConfig,
     ProxyConfig,
     UrlUpstream,
     expand,
@@ -21,15 +23,19 @@ from penstock.config import (
     make_environment,
     make_filter,
     make_headers,
+    merge_filters,
+    merge_headers,
     seconds,
 )
-from penstock.errors import PenstockError, UsageError
+from penstock.errors import ConfigError, PenstockError, UsageError
 from penstock.policy.schema import MODES
 from penstock.wire.url import parse_listen, parse_url
 
 DEFAULT_LISTEN = ("127.0.0.1", 8808)
-PROXY_USAGE = "penstock [OPTIONS] (--upstream URL | -- COMMAND [ARGS...])"
-TOOLS_USAGE = "penstock tools [OPTIONS] (--upstream URL | -- COMMAND [ARGS...])"
+PROXY_USAGE = "penstock [OPTIONS] (--upstream URL | --config FILE | -- COMMAND [ARGS...])"
+TOOLS_USAGE = "penstock tools [OPTIONS] (--upstream URL | --config FILE | -- COMMAND [ARGS...])"
+CHECK_USAGE = "penstock check FILE"
+RULES_USAGE = "penstock rules (test FILE | explain FILE [--from client|upstream] < MESSAGE)"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -45,6 +51,8 @@ def proxy_parser() -> argparse.ArgumentParser:
         description="Put it in front of an MCP server, a URL or a command to start: chosen tools vanish, "
         "every other byte passes untouched.",
         epilog="penstock tools: show which tools are allowed and denied, and what each costs. "
+        "penstock check FILE: say what is wrong with a configuration, or what it will do. "
+        "penstock rules test FILE, penstock rules explain FILE: try its rules. "
         "stdout is the protocol; everything said to people goes to stderr.",
         allow_abbrev=False,
     )
@@ -102,6 +110,7 @@ def parsers() -> list[argparse.ArgumentParser]:
 def _add_upstream_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("command", nargs="*", metavar="COMMAND", help="the upstream to spawn, with its arguments, after --")
+    add("--config", metavar="FILE", help="read FILE (YAML, JSON or TOML); options on the command line win")
     add("--upstream", metavar="URL", help="an upstream that is running: Streamable HTTP or legacy SSE")
     add("--upstream-cmd", metavar="TEXT", help="the upstream to spawn, as one string")
     add(
@@ -137,37 +146,70 @@ def _add_upstream_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--on-upstream-loss",
         choices=("exit", "reconnect"),
-        default="exit",
         help="what to do when the upstream URL goes away; default exit",
     )
-    add(
-        "--connect-timeout", default="30s", metavar="TIME", help="default 30s; a plain number is milliseconds"
-    )
-    add("--tools-timeout", default="10s", metavar="TIME", help="for the upstream's tool list; default 10s")
-    add("--log-level", choices=say.LEVELS, default="info", help="what is said on stderr; default info")
-    add("--log-format", choices=say.FORMATS, default="text", help="sentences or JSON lines on stderr")
+    add("--connect-timeout", metavar="TIME", help="default 30s; a plain number is milliseconds")
+    add("--tools-timeout", metavar="TIME", help="for the upstream's tool list; default 10s")
+    add("--log-level", choices=say.LEVELS, help="what is said on stderr; default info")
+    add("--log-format", choices=say.FORMATS, help="sentences or JSON lines on stderr")
     add("--version", action="version", version=f"penstock {__version__}")
 
 
-def make_config(options: argparse.Namespace) -> ProxyConfig:
-    """The configuration that parsed options describe."""
+def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> ProxyConfig:
+    """The configuration that parsed options and a file describe together; the options win."""
     return ProxyConfig(
-        upstream=_make_upstream(options),
-        choice=make_filter(options.deny, options.allow, options.read_only),
-        connect_seconds=seconds(options.connect_timeout, "--connect-timeout"),
-        tools_seconds=seconds(options.tools_timeout, "--tools-timeout"),
-        log_level=options.log_level,
-        log_format=options.log_format,
+        upstream=_make_upstream(options, file),
+        choice=merge_filters(make_filter(options.deny, options.allow, options.read_only), file.choice),
+        connect_seconds=_seconds(
+            options.connect_timeout, "--connect-timeout", file.connect_seconds, limits.CONNECT_SECONDS
+        ),
+        tools_seconds=_seconds(
+            options.tools_timeout, "--tools-timeout", file.tools_seconds, limits.TOOLS_SECONDS
+        ),
+        log_level=options.log_level or file.log_level or "info",
+        log_format=options.log_format or file.log_format or "text",
+        interceptor=file.interceptor,
+        path=file.path,
+        digest=file.digest,
     )
 
 
-def choose_door(options: argparse.Namespace, config: ProxyConfig) -> tuple[ProxyConfig, str]:
+def _seconds(text: str | None, option: str, from_file: float | None, default: float) -> float:
+    if text is not None:
+        return seconds(text, option)
+    return default if from_file is None else from_file
+
+
+def load_config(options: argparse.Namespace) -> FileConfig:
+    """What the file of --config says, if one is named."""
+    if options.config is None:
+        return NO_FILE
+    from penstock.config_file import load_file
+
+    return load_file(options.config)
+
+
+def reload_config(options: argparse.Namespace, data: bytes) -> ProxyConfig:
+    """The configuration of the same command line, now that other bytes are in its file."""
+    from penstock.config_file import parse_file
+
+    file = parse_file(options.config, data)
+    return choose_door(options, make_config(options, file), file)[0]
+
+
+def choose_door(
+    options: argparse.Namespace, config: ProxyConfig, file: FileConfig = NO_FILE
+) -> tuple[ProxyConfig, str]:
     """Where clients connect, and why there, in words."""
     if options.stdio and options.listen is not None:
         raise UsageError("Give --stdio or --listen, not both")
     listen, why = None, "--stdio"
     if options.listen is not None:
         listen, why = parse_listen(options.listen), "--listen"
+    elif not options.stdio and file.listen is not None:
+        listen, why = file.listen, f"listen in {file.path}"
+    elif not options.stdio and file.is_stdio:
+        why = f"stdio in {file.path}"
     elif not options.stdio:
         if is_piped(0):
             why = "stdin is a pipe, so a client has spawned us; use --listen to serve HTTP"
@@ -177,9 +219,9 @@ def choose_door(options: argparse.Namespace, config: ProxyConfig) -> tuple[Proxy
         structs.replace(
             config,
             listen=listen,
-            validate=options.validate,
-            allowed_hosts=tuple(options.allow_host),
-            allowed_origins=tuple(options.allow_origin),
+            validate=options.validate or file.validate,
+            allowed_hosts=file.allowed_hosts + tuple(options.allow_host),
+            allowed_origins=file.allowed_origins + tuple(options.allow_origin),
         ),
         why,
     )
@@ -194,26 +236,38 @@ def is_piped(fd: int) -> bool:
     return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
 
 
-def _make_upstream(options: argparse.Namespace) -> CommandUpstream | UrlUpstream:
+def _make_upstream(options: argparse.Namespace, file: FileConfig) -> CommandUpstream | UrlUpstream:
     ways = (bool(options.command), options.upstream_cmd is not None, options.upstream is not None)
     if sum(ways) > 1:
         raise UsageError("Give the upstream once: after --, with --upstream-cmd or with --upstream")
-    if not any(ways):
+    if not any(ways) and file.upstream is None:
+        if file.path is not None:
+            raise ConfigError(
+                f"No upstream: {file.path} names none", "Add upstream: to it, or give one on the command line"
+            )
         raise UsageError("No upstream: say which server to put Penstock in front of", f"Usage: {PROXY_USAGE}")
-    if options.upstream is not None:
+    # An upstream on the command line takes the place of the file's whole; else the options add to that one.
+    known = None if any(ways) else file.upstream
+    if options.upstream is not None or isinstance(known, UrlUpstream):
         if options.env or options.cwd is not None:
             raise UsageError("--env and --cwd are for an upstream that is a command")
+        if known is None:
+            known = UrlUpstream(parse_url(expand(options.upstream, "--upstream")))
+        assert isinstance(known, UrlUpstream)
+        loss = options.on_upstream_loss
         return UrlUpstream(
-            url=parse_url(expand(options.upstream, "--upstream")),
-            headers=make_headers(options.header),
-            reconnect=options.on_upstream_loss == "reconnect",
+            url=known.url,
+            headers=merge_headers(make_headers(options.header), known.headers),
+            reconnect=known.reconnect if loss is None else loss == "reconnect",
         )
-    if options.header or options.on_upstream_loss != "exit":
+    if options.header or options.on_upstream_loss == "reconnect":
         raise UsageError("--header and --on-upstream-loss are for an upstream that is a URL")
+    if known is None:
+        known = CommandUpstream(make_command(options.command, options.upstream_cmd))
     return CommandUpstream(
-        command=make_command(options.command, options.upstream_cmd),
-        env=make_environment(options.env),
-        cwd=None if options.cwd is None else expand(options.cwd, "--cwd"),
+        command=known.command,
+        env=known.env + make_environment(options.env),
+        cwd=known.cwd if options.cwd is None else expand(options.cwd, "--cwd"),
     )
 
 
@@ -221,17 +275,20 @@ def main(argv: list[str] | None = None) -> int:
     """Runs Penstock; gives back the exit code."""
     _fill_missing_descriptors()
     words = sys.argv[1:] if argv is None else argv
+    if words[:1] in (["check"], ["rules"]):
+        return _file_command(words)
     is_tools = words[:1] == ["tools"]
     log_format = "json" if "--log-format=json" in words or _follows(words, "--log-format", "json") else "text"
     try:
         options = _parse(tools_parser() if is_tools else proxy_parser(), words[1:] if is_tools else words)
-        config = make_config(options)
+        file = load_config(options)
+        config = make_config(options, file)
         say.set_up_log(config.log_level, config.log_format)
         from penstock import app
 
         if is_tools:
             return app.show_tools(config, options.format)
-        config, why = choose_door(options, config)
+        config, why = choose_door(options, config, file)
         return app.serve(config, why)
     except PenstockError as error:
         say.say_error(error, log_format)
@@ -248,6 +305,32 @@ def _fill_missing_descriptors() -> None:
             os.fstat(fd)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def _file_command(words: list[str]) -> int:
+    """`penstock check` and `penstock rules`, which need a file and no upstream."""
+    usage = CHECK_USAGE if words[0] == "check" else RULES_USAGE
+    parser = _Parser(prog=f"penstock {words[0]}", usage=usage, allow_abbrev=False)
+    if words[0] == "rules":
+        parser.add_argument("verb", choices=("test", "explain"))
+        parser.add_argument("--from", choices=("client", "upstream"), dest="sender")
+    parser.add_argument("file", metavar="FILE")
+    try:
+        options = parser.parse_args(words[1:])
+        if words[0] == "check":
+            from penstock.check_command import check
+
+            return check(options.file)
+        from penstock import rules_command
+
+        if options.verb == "test":
+            return rules_command.run_tests(options.file)
+        return rules_command.explain(options.file, options.sender)
+    except PenstockError as error:
+        say.say_error(error)
+        return error.exit_code
+    except BrokenPipeError:
+        return 1
 
 
 def _follows(words: list[str], option: str, value: str) -> bool:

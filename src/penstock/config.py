@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,6 +16,9 @@ from penstock.policy.durations import BadDuration, parse_duration
 from penstock.policy.patterns import Pattern, compile_pattern, split_patterns
 from penstock.policy.tool_filter import ToolFilter
 from penstock.wire.url import Url
+
+if TYPE_CHECKING:
+    from penstock.policy.interceptor_config import InterceptorConfig
 
 
 class CommandUpstream(Struct, frozen=True):
@@ -50,6 +54,48 @@ class ProxyConfig(Struct, frozen=True):
     listen: tuple[str, int] | None = None  # None: the client is on our stdin and stdout
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    interceptor: InterceptorConfig | None = None  # the rules, when a file has any
+    path: str | None = None  # the file that was read, if one was
+    digest: bytes = b""  # of what was in it
+
+
+class FileConfig(Struct, frozen=True):
+    """What a configuration file says, checked; what it does not say is None or empty. Flags win over it."""
+
+    path: str | None = None
+    digest: bytes = b""
+    upstream: CommandUpstream | UrlUpstream | None = None
+    choice: ToolFilter = ToolFilter()
+    connect_seconds: float | None = None
+    tools_seconds: float | None = None
+    validate: str | None = None
+    log_level: str | None = None
+    log_format: str | None = None
+    is_stdio: bool = False
+    listen: tuple[str, int] | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    interceptor: InterceptorConfig | None = None
+
+
+NO_FILE = FileConfig()
+
+
+def merge_filters(flags: ToolFilter, file: ToolFilter) -> ToolFilter:
+    """Both choices as one: what either denies is denied; --allow takes the place of the file's allow list."""
+    return ToolFilter(
+        deny=file.deny + flags.deny,
+        allow=flags.allow or file.allow,
+        read_only=flags.read_only or file.read_only,
+    )
+
+
+def merge_headers(
+    flags: tuple[tuple[bytes, bytes], ...], file: tuple[tuple[bytes, bytes], ...]
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Both lists of headers; where both name one, the command line's counts."""
+    names = {name.lower() for name, _ in flags}
+    return tuple(pair for pair in file if pair[0].lower() not in names) + flags
 
 
 def make_filter(deny: list[str], allow: list[str], read_only: bool) -> ToolFilter:
@@ -104,13 +150,22 @@ def make_headers(texts: list[str]) -> tuple[tuple[bytes, bytes], ...]:
         name = name.strip()
         if not colon or not _HEADER_NAME(name):
             raise ConfigError("Invalid --header", 'It must look like "Name: value"')
-        if name.lower() in _OWN_HEADERS:
-            raise ConfigError(f"Invalid --header: {name}", "This header is the proxy's own business")
-        value = expand(value, f"--header {name}").strip(" \t")
-        if not _HEADER_VALUE(value):
-            raise ConfigError(f"Invalid --header: {name}", "Its value has a control character")
-        out.append((name.encode(), value.encode()))
+        out.append(make_header(name, value, "--header"))
     return tuple(out)
+
+
+def make_header(
+    name: str, value: str, where: str, environ: Mapping[str, str] = os.environ
+) -> tuple[bytes, bytes]:
+    """One header, with variables expanded in its value; `where` says in an error which option it is from."""
+    if not _HEADER_NAME(name):
+        raise ConfigError(f"Invalid {where}: {name}", "No header can have this name")
+    if name.lower() in _OWN_HEADERS:
+        raise ConfigError(f"Invalid {where}: {name}", "This header is the proxy's own business")
+    value = expand(value, f"{where} {name}", environ).strip(" \t")
+    if not _HEADER_VALUE(value):
+        raise ConfigError(f"Invalid {where}: {name}", "Its value has a control character")
+    return name.encode(), value.encode()
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")

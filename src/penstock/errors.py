@@ -4,7 +4,8 @@
     |-- UsageError                   a command line that makes no sense            exit 2
     |-- ConfigError                  a value that makes no sense                   exit 1
     |   |-- PatternError             a pattern that is no pattern
-    |   '-- UnsafePattern            a pattern that would backtrack badly
+    |   |-- UnsafePattern            a pattern that would backtrack badly
+    |   '-- FaultyFile               a configuration file with faults, all of them
     |-- UpstreamError                the upstream's side failed                    exit 1
     |   |-- ConnectFailed            it could not be reached
     |   |-- ToolListFailed           it did not give its tool list
@@ -67,6 +68,17 @@ class UnsafePattern(ConfigError):
             "Pattern could cause catastrophic backtracking",
         )
         self.pattern = pattern
+
+
+class FaultyFile(ConfigError):
+    """A configuration file with faults: each a line number and a sentence."""
+
+    def __init__(self, name: str, faults: list[tuple[int, str]]) -> None:
+        count = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
+        super().__init__(
+            f"The configuration has {count}", "\n".join(f"{name}:{line}: {text}" for line, text in faults)
+        )
+        self.name, self.faults = name, faults
 
 
 class Failure(enum.StrEnum):

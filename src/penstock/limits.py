@@ -78,6 +78,18 @@ PATTERN_BYTES = 1024 * 1024
 PATTERN_ECHO = 40
 """Characters of a pattern that the reason for refusing it may repeat."""
 
+CONFIG_BYTES = 1024 * 1024
+"""A configuration file. 1,000 rules take 300 KiB; reading 1 MiB of YAML takes about half a second."""
+
+CONFIG_NODES = 100_000
+"""Values in a configuration file, with those that aliases repeat: a few lines can ask for billions."""
+
+CONFIG_NESTING = 64
+"""Levels in a configuration file. Rules need ten."""
+
+CONFIG_LOOK_SECONDS = 1.0
+"""Between two looks at a configuration file, to see whether it has changed."""
+
 BYTES_PER_TOKEN = 4
 """Rule of thumb for JSON in the tokenizers of current models; the summary calls it an estimate."""
 
@@ -310,3 +322,12 @@ PATH_PARTS = 50_000
 
 KNOWN_METHODS = 1_024
 """Methods for which the rules that apply are remembered. Real sessions use twenty."""
+
+STATE_SECONDS = 3_600.0
+"""How long the state of a session that nobody speaks in is remembered."""
+
+STATE_SESSIONS = 10_000
+"""Sessions whose state is remembered; the one that was silent longest is forgotten first."""
+
+STATE_EXCHANGES = 100_000
+"""Requests under way whose state is remembered, over all sessions."""

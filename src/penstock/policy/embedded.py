@@ -39,11 +39,11 @@ def carried_methods(message: Message) -> list[str]:
 
 
 def carried_requests(message: Message) -> list[Carried]:
-    """The requests that a result carries, each readable by itself. Raises ProtocolError for one that is not."""
+    """The requests that a result carries. Raises ProtocolError for one that cannot be read by itself."""
     text = message.raw
     out = []
     for span, method in _entries(message):
-        all_params = list(_PARAMS.find(text, span.start, span.end))
+        all_params: list[Span | None] = list(_PARAMS.find(text, span.start, span.end))
         for params in all_params or [None]:
             tail = b',"params":' + text[params.start : params.end] if params else b""
             raw = b'{"jsonrpc":"2.0","id":0,"method":%b%b}' % (msgspec.json.encode(method), tail)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
+from penstock import limits
+from penstock.errors import ProtocolError
+from penstock.policy import embedded
+from penstock.policy.cache_action import Cache, store_answer
+from penstock.policy.chain import FAILED, Blocked, Plan, Walk
 from penstock.policy.effect_contract import (
     ALLOWED,
     Effects,
@@ -14,11 +19,15 @@ from penstock.policy.effect_contract import (
     WebhookSpec,
 )
 from penstock.policy.exchange import Context, Direction, ExchangeState, MethodStats, SessionState
+from penstock.policy.interceptor_config import InterceptorConfig
 from penstock.policy.outcome import Outcome, Pass, Refuse
-from penstock.wire.message import Message
-
-if TYPE_CHECKING:
-    from penstock.policy.interceptor_config import InterceptorConfig
+from penstock.policy.paths import Edit
+from penstock.policy.readings import member_place, method_of
+from penstock.policy.refusals import refusal
+from penstock.policy.rules import RuleSet
+from penstock.policy.scene import RuleFailed, Scene, Stop
+from penstock.wire.message import Kind, Message
+from penstock.wire.replies import result_reply
 
 __all__ = [
     "ALLOWED",
@@ -38,24 +47,159 @@ __all__ = [
     "WebhookSpec",
 ]
 
+log = logging.getLogger("penstock")
+
+_NOTHING = Plan((), (), (), waits=False, is_stored=False, is_empty=True)
+_ASKED_WITHIN = ("sampling/createMessage", "elicitation/create", "roots/list")
+
 
 class Interceptor:
     """All rules of one configuration. Immutable; a reload makes a new one and swaps it."""
 
     def __init__(self, config: InterceptorConfig, effects: Effects) -> None:
-        self._config = config
+        self.config = config
         self._effects = effects
+        self._rules = RuleSet(config.rules)
+        self._plans: dict[tuple[str | None, Direction], Plan] = {}
 
     def watches(self, method: str | None, direction: Direction) -> bool:
         """Whether any rule could care; False means: pass it on at once. One lookup, however many rules.
 
         `method` of a response is that of the request it answers."""
-        raise NotImplementedError
+        return not self._plan(method, direction).is_empty
 
     def on_client(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
         """What becomes of a message of the client's; something to await only if some rule has to wait."""
-        raise NotImplementedError
+        return self._on_message(message, context)
 
     def on_upstream(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
         """The same for the upstream's responses, notifications and requests."""
-        raise NotImplementedError
+        return self._on_message(message, context)
+
+    def _plan(self, method: str | None, direction: Direction) -> Plan:
+        if self.config.mode == "transport":
+            method = None
+        plan = self._plans.get((method, direction))
+        if plan is None:
+            plan = self._make_plan(method, direction)
+            if len(self._plans) < limits.KNOWN_METHODS:
+                self._plans[method, direction] = plan
+        return plan
+
+    def _make_plan(self, method: str | None, direction: Direction) -> Plan:
+        config = self.config
+        if not config.enabled:
+            return _NOTHING
+        guards = tuple(
+            guard for name, guard in config.guards if name == method and guard.wants(method, direction)
+        )
+        rules = self._rules.rules_for(method, direction)
+        generals = tuple(custom for custom in config.generals if custom.wants(method, direction))
+        slow = any(rule.waits for rule in rules) or any(custom.waits for custom in guards + generals)
+        is_stored = direction == "upstream" and any(
+            isinstance(action, Cache)
+            for rule in self._rules.rules_for(method, "client")
+            for action in rule.actions
+        )
+        may_carry = False
+        if direction == "upstream" and method in embedded.CARRIERS:
+            inner = [self._plan(asked, "upstream") for asked in _ASKED_WITHIN]
+            may_carry = any(not plan.is_empty for plan in inner)
+            slow = slow or any(plan.waits for plan in inner)
+        denies = config.chain.default_action == "block" and config.classes.class_of(method) == "review"
+        is_empty = not (guards or rules or generals or is_stored or may_carry or denies)
+        return Plan(guards, rules, generals, slow, is_stored, is_empty)
+
+    def _on_message(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
+        plan = self._plan(method_of(message, context), context.direction)
+        if plan.is_empty:
+            return Outcome(Pass(message.raw, False))
+        if plan.waits:
+            return self._judge(message, context, plan)
+        work = self._judge(message, context, plan)
+        try:
+            work.send(None)
+        except StopIteration as done:
+            outcome: Outcome = done.value
+            return outcome
+        work.close()
+        log.error("An interceptor waits, but its review is no coroutine function.")
+        scene = Scene(message, context, self._effects, self.config.rule_set)
+        return self._settle(scene, Blocked("chain", Stop("error", FAILED)), None)
+
+    async def _judge(self, message: Message, context: Context, plan: Plan) -> Outcome:
+        scene = Scene(message, context, self._effects, self.config.rule_set)
+        answer = None
+        try:
+            blocked, answer = await self._walk(scene, plan)
+            if blocked is None and message.kind is Kind.RESPONSE and context.direction == "upstream":
+                blocked = await self._walk_carried(scene)
+        except Exception:  # a message that cannot be looked at is not let through unseen
+            log.exception("The rules could not look at a message.")
+            blocked = Blocked("chain", Stop("error", FAILED))
+        return self._settle(scene, blocked, answer)
+
+    async def _walk(self, scene: Scene, plan: Plan) -> tuple[Blocked | None, Blocked | None]:
+        message, context = scene.message, scene.context
+        is_transport = self.config.mode == "transport"
+        is_reviewed = is_transport or self.config.classes.is_reviewed(message, context)
+        walk = Walk(scene, plan, self.config.chain, is_reviewed, message.kind is Kind.REQUEST)
+        if not plan.waits:
+            await walk.go()
+            return walk.blocked, walk.answer
+        try:
+            await self._effects.within(self.config.chain.timeout, walk.go())
+        except TimeoutError:
+            walk.ran_out()
+        return walk.blocked, walk.answer
+
+    async def _walk_carried(self, scene: Scene) -> Blocked | None:
+        """Shows the requests within a result to the rules for their own methods."""
+        plans = [self._plan(method, "upstream") for method in embedded.carried_methods(scene.message)]
+        if all(plan.is_empty for plan in plans):
+            return None
+        edits: list[Edit] = []
+        try:
+            for carried in embedded.carried_requests(scene.message):
+                plan = self._plan(carried.message.method, "upstream")
+                context = Context(scene.context.session, "upstream", scene.context.now)
+                inner = Scene(carried.message, context, self._effects, self.config.rule_set)
+                blocked, _ = await self._walk(inner, plan)
+                scene.held += inner.held
+                if blocked is not None:
+                    return blocked
+                params = member_place(inner.message, "params")
+                if inner.is_changed and (carried.params is None or params is None):
+                    raise RuleFailed("a request within a result has no params to change")
+                if inner.is_changed and carried.params is not None and params is not None:
+                    value = inner.message.raw[params.start : params.end]
+                    edits.append((carried.params.start, carried.params.end, value))
+            scene.edit(edits)
+        except (RuleFailed, ProtocolError):
+            return Blocked(scene.rule or "chain", Stop("error", FAILED))
+        return None
+
+    def _settle(self, scene: Scene, blocked: Blocked | None, answer: Blocked | None) -> Outcome:
+        message, context = scene.message, scene.context
+        exchange = context.exchange
+        rules = tuple(scene.held)
+        if exchange is not None and rules:
+            exchange.intercepted = True
+        if blocked is not None:
+            context.session.stats_of(method_of(message, context)).blocked += 1
+            raw = refusal(message, context, blocked, self.config.chain.block_code)
+            reason = blocked.stop.reason
+            if message.kind is Kind.RESPONSE and raw is not None:
+                return Outcome(Pass(raw, True), rules, blocked.rule, reason)
+            return Outcome(Refuse(raw, blocked.rule, blocked.stop.action), rules, blocked.rule, reason)
+        if answer is not None and answer.stop.result is not None and message.id_token is not None:
+            raw = result_reply(message.id_token, answer.stop.result)
+            return Outcome(Refuse(raw, answer.rule, answer.stop.action), rules)
+        if message.kind is Kind.REQUEST and exchange is not None:
+            exchange.request = message
+        elif message.kind is Kind.RESPONSE and context.direction == "upstream":
+            try:
+                store_answer(message, context, self._effects)
+            except Exception as why:  # what cannot be kept is still a good answer
+                log.error("An answer could not be kept: %s: %s", type(why).__name__, why)
+        return Outcome(Pass(message.raw, scene.is_changed), rules)

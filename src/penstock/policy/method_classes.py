@@ -47,7 +47,7 @@ class MethodClasses(Struct, frozen=True):
         return any(self.class_of(method) == "review" for method in carried_methods(message))
 
     def audit_class(self, message: Message) -> MethodClass:
-        """Whether it is worth a line in the audit: responses are not, unless they carry a reviewed request."""
+        """What the audit makes of it: responses pass, unless they carry a reviewed request."""
         if message.kind is not Kind.RESPONSE:
             return self.class_of(message.method)
         carried = [self.class_of(method) for method in carried_methods(message)]

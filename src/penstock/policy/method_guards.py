@@ -110,8 +110,8 @@ class ResourceAccessConfig(Struct, frozen=True):
 class ResourceAccessInterceptor:
     """Lets only resources below the allowed paths be read, and none that a pattern denies.
 
-    A path in `allowed_paths` is a directory of files (`/workspace`) or a URI (`https://host/docs`). A pattern is
-    matched, in any case of letters, with each name on the way and with the whole path.
+    A path in `allowed_paths` is a directory of files (`/workspace`) or a URI (`https://host/docs`). A pattern
+    is matched, in any case of letters, with each name on the way and with the whole path.
     """
 
     senders: ClassVar[tuple[Direction, ...]] = ("client",)

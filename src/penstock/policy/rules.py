@@ -67,12 +67,12 @@ class Rule(Struct, frozen=True):
 
     @property
     def is_independent(self) -> bool:
-        """Whether, but for what it is told, it changes and decides nothing, so that others can run beside it."""
+        """Whether it decides nothing by itself, so that others can be asked at the same time."""
         return all(waits(action) or only_tells(action) for action in self.actions)
 
     @property
     def senders(self) -> tuple[Direction, ...]:
-        """Whose messages it looks at: as it says, else the upstream's if it speaks of results, else the client's."""
+        """Whose messages it looks at; if it does not say: the upstream's if it speaks of results."""
         if self.direction == "both":
             return ("client", "upstream")
         if self.direction is not None:
@@ -88,7 +88,7 @@ class Rule(Struct, frozen=True):
 
 
 class RuleSet:
-    """All enabled rules, found by method. A method that no rule names costs one lookup, however many there are."""
+    """All enabled rules, found by method; a method that no rule names costs one lookup."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(

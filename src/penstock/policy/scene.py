@@ -49,6 +49,12 @@ class Scene:
         self.is_changed = False
         self.held: list[str] = []  # ids of the rules whose conditions held
 
+    def seen_by(self, rule: str) -> Scene:
+        """The same, for another rule that is asked at the same time."""
+        other = Scene(self.message, self.context, self.effects, self.rule_set)
+        other.rule = rule
+        return other
+
     def edit(self, edits: list[Edit]) -> None:
         """Makes the edits and reads the message anew, as strictly as if it had come in so."""
         raw = spliced(self.message.raw, edits)

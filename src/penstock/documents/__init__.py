@@ -1,0 +1,1 @@
+"""Files that people write, read into plain values that remember their lines."""

@@ -1,0 +1,161 @@
+"""`penstock rules`: trying the rules of a file on messages that are given, before any client meets them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from penstock.config_file import ConfigReading, read_bytes
+from penstock.errors import ConfigError, ProtocolError
+from penstock.policy.exchange import Context, Direction
+from penstock.policy.interceptor_config import InterceptorConfig
+from penstock.policy.outcome import Outcome, Pass
+from penstock.policy.rules import Rule, RuleSet
+from penstock.policy.shapes import says
+from penstock.rehearsal import Rehearsal, RehearsedEffects, read_message, verdict_of
+from penstock.rule_tests import read_tests
+from penstock.say import one_line, set_up_log
+from penstock.wire.message import Kind, Message
+
+
+def run_tests(path: str) -> int:
+    """Runs the fixtures of a file and says how each went; 1 if one of them failed."""
+    set_up_log("error", "text")  # rules that log would talk between the lines
+    reading, config = _read(path)
+    tests = read_tests(reading)
+    if not tests:
+        raise ConfigError(
+            f"There are no tests in {path}", "Add tests: to it, or put them beside it in NAME.tests.yaml"
+        )
+    failed = 0
+    for test in tests:
+        differences = test.run(config)
+        if differences:
+            failed += 1
+            _say(f"FAILED  {test.name}  ({test.place})")
+            for difference in differences:
+                _say(f"        {difference}")
+        else:
+            _say(f"ok      {test.name}")
+    count = "1 test" if len(tests) == 1 else f"{len(tests)} tests"
+    _say(f"{count}, {failed} failed")
+    sys.stdout.flush()
+    return 1 if failed else 0
+
+
+def explain(path: str, sender: Direction | None = None) -> int:
+    """Says what the rules of a file would do with the message on stdin, and why.
+
+    Of several, one a line, the earlier ones are the session so far. Requests and notifications count as the
+    client's and responses as the upstream's, unless `sender` says who sent the last one.
+    """
+    set_up_log("info", "text")
+    _, config = _read(path)
+    messages = _messages(sys.stdin.buffer.read(), sender)
+    *before, (message, direction) = messages
+    effects = RehearsedEffects()
+    rehearsal = Rehearsal(config, effects)
+    for earlier, side in before:
+        rehearsal.play(earlier, side)
+    effects.told.clear()
+    for line in explained(rehearsal, message, direction):
+        _say(line)
+    sys.stdout.flush()
+    return 0
+
+
+def _messages(data: bytes, sender: Direction | None) -> list[tuple[Message, Direction]]:
+    try:
+        return [_message(data.strip(), sender)]
+    except ProtocolError:
+        lines = [line for line in data.split(b"\n") if line.strip()]
+        try:
+            if len(lines) > 1:
+                return [_message(line, None) for line in lines[:-1]] + [_message(lines[-1], sender)]
+        except ProtocolError as other:
+            error = other
+        raise ConfigError("The message on stdin would be refused", error.reason) from None
+
+
+def _message(raw: bytes, sender: Direction | None) -> tuple[Message, Direction]:
+    if sender is None:
+        sender = "upstream" if read_message(raw, "upstream").kind is Kind.RESPONSE else "client"
+    return read_message(raw, sender), sender
+
+
+def explained(rehearsal: Rehearsal, message: Message, direction: Direction) -> Iterator[str]:
+    """Rule by rule, which conditions hold; then what becomes of the message."""
+    config = rehearsal.interceptor.config
+    name = f": {message.method}" if message.method else ""
+    yield f"{message.kind.name.capitalize()} of the {direction}{name}"
+    if not config.enabled:
+        yield "The interceptor is switched off."
+    context = rehearsal.context(message, direction)
+    for method, guard in config.guards:
+        if method == message.method and guard.wants(method, direction):
+            yield f"method interceptor: {guard.words()}"
+    for rule in RuleSet(config.rules).rules:
+        yield from _explain_rule(rule, message, context)
+    yield from (f"rule {rule.id}: is switched off" for rule in config.rules if not rule.enabled)
+    for custom in config.generals:
+        if custom.wants(message.method, direction):
+            yield f"general interceptor: {custom.words()}"
+    yield from _explain_outcome(rehearsal.play(message, direction), direction, rehearsal.effects)
+
+
+def _explain_rule(rule: Rule, message: Message, context: Context) -> Iterator[str]:
+    """What the rule makes of the message as it came in; an earlier rule may yet change it."""
+    if context.direction not in rule.senders:
+        yield f"rule {rule.id}: is for messages of the {rule.senders[0]}"
+        return
+    held = []
+    lines = []
+    for condition in rule.conditions:
+        try:
+            holds = condition.holds(message, context, rule.allows)
+        except Exception as why:  # as in the chain, a condition that fails is a failed rule
+            lines.append(f"  error    {says(condition)}: {why}")
+            holds = False
+        else:
+            lines.append(f"  {'holds' if holds else 'does not hold'}: {says(condition)}")
+        held.append(holds)
+    yield f"rule {rule.id}: {'applies' if all(held) else 'does not apply'}"
+    yield from lines
+    if all(held):
+        for action in rule.actions:
+            yield f"  would: {says(action)}"
+
+
+def _explain_outcome(outcome: Outcome, direction: Direction, effects: RehearsedEffects) -> Iterator[str]:
+    yield f"rules that applied, in order: {', '.join(outcome.rules) or 'none'}"
+    for sentence in effects.told:
+        yield f"beside that: {sentence}"
+    verdict, name = outcome.verdict, verdict_of(outcome)
+    by = f" by {outcome.blocked_by}" if outcome.blocked_by else ""
+    if name == "drop":
+        yield f"outcome: dropped{by}: {outcome.reason}"
+        return
+    if name == "pass":
+        changed = isinstance(verdict, Pass) and verdict.changed
+        yield "outcome: passes, changed to" if changed else "outcome: passes, byte for byte"
+        if not changed:
+            return
+    elif name == "answer":
+        yield "outcome: answered from the cache"
+    elif isinstance(verdict, Pass):
+        yield f"outcome: blocked{by}; it goes on as an error"
+    else:
+        yield f"outcome: blocked{by}; the {direction} is answered"
+    yield f"  {(verdict.raw or b'').decode('utf-8', 'replace')}"
+
+
+def _read(path: str) -> tuple[ConfigReading, InterceptorConfig]:
+    reading = ConfigReading(path, read_bytes(path))
+    config = reading.config.interceptor
+    if config is None:
+        raise ConfigError(f"There are no rules in {path}", "It has no interceptor section")
+    return reading, config
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(one_line(line) + "\n")

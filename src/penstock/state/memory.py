@@ -1,0 +1,80 @@
+"""Remembering things for a while, in bounded memory.
+
+Sessions are kept under their id, exchanges under session, direction and id. Whatever nobody has touched for
+its time to live is forgotten; when there is too much, what was touched longest ago goes first. Cleaning
+is done by the way, a little with every new entry, and whenever `clean` is called.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from penstock.wire.ids import exact_key
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_CLEANED_BY_THE_WAY = 2  # for every new entry so many old ones are looked at, so the table cannot only grow
+
+
+class MemoryTable(Generic[K, V]):
+    """Values with a time to live and a limit to their number. The clock must never go back."""
+
+    def __init__(self, capacity: int, ttl: float, clock: Callable[[], float]) -> None:
+        self._capacity = capacity
+        self._ttl = ttl
+        self._clock = clock
+        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()  # touched longest ago first
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(self, key: K, value: V) -> None:
+        """Remembers `value`; forgets what is old or too much."""
+        now = self._clock()
+        self._drop_old(now, _CLEANED_BY_THE_WAY)
+        self._entries[key] = (now, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._capacity:
+            self._entries.popitem(last=False)
+
+    def get(self, key: K) -> V | None:
+        """What is remembered under `key`, from now on for its whole time again."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        now = self._clock()
+        if now - entry[0] > self._ttl:
+            del self._entries[key]
+            return None
+        self._entries[key] = (now, entry[1])
+        self._entries.move_to_end(key)
+        return entry[1]
+
+    def pop(self, key: K) -> V | None:
+        """What was remembered under `key`, forgotten from now on."""
+        entry = self._entries.pop(key, None)
+        if entry is None or self._clock() - entry[0] > self._ttl:
+            return None
+        return entry[1]
+
+    def clean(self) -> int:
+        """Forgets everything that is too old; gives back how many that were. To be called now and then."""
+        return self._drop_old(self._clock(), len(self._entries))
+
+    def _drop_old(self, now: float, most: int) -> int:
+        dropped = 0
+        while dropped < most and self._entries:
+            key, (touched, _) = next(iter(self._entries.items()))
+            if now - touched <= self._ttl:
+                break
+            del self._entries[key]
+            dropped += 1
+        return dropped
+
+
+def exchange_key(session_id: str, direction: str, id_token: bytes) -> tuple[str, str, bytes]:
+    """Under which an exchange is kept: whose it is, who asked, and the id as it means."""
+    return session_id, direction, exact_key(id_token)

@@ -1,0 +1,155 @@
+"""What a file may not do to its reader, and what its words mean."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import limits
+from penstock.documents.document import Slip, Unreadable
+from penstock.documents.reading import read_document
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("no", "no"),
+        ("on", "on"),
+        ("true", True),
+        ("~", None),
+        ("", None),
+        ("12:30", "12:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("1_000", "1_000"),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("1e3", 1000.0),
+        ("1.", 1.0),
+        ("'1'", "1"),
+        ("!!str 1", "1"),
+        ("=", "="),
+        ("60s", "60s"),
+    ],
+)
+def test_yaml_words_mean_what_yaml_1_2_says(text: str, value: object) -> None:
+    document = read_document("x.yaml", f"a: {text}\n".encode())
+    assert document.slips == []
+    found = document.tree["a"]  # type: ignore[index]
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "words"),
+    [
+        ("x.yaml", "a: 1\nb: 2\na: 3\n", 3, '"a" is here twice; the first is on line 1'),
+        ("x.yaml", "b:\n  c: 1\n  'c': 3\n", 3, '"c" is here twice; the first is on line 2'),
+        (
+            "x.yaml",
+            "a: !!python/object:os.system x\n",
+            1,
+            "the tag !!python/object:os.system is not supported",
+        ),
+        ("x.yaml", "a: !!binary aGk=\n", 1, "the tag !!binary is not supported"),
+        ("x.yaml", "a: !mine {b: 1}\n", 1, "the tag !mine is not supported"),
+        ("x.yaml", "a: !!set {b}\n", 1, "the tag !!set is not supported"),
+        ("x.yaml", "a: !!int zwei\n", 1, '"zwei" is not what its tag !!int says'),
+        ("x.yaml", "\na: 010\n", 2, "010 could be octal or decimal"),
+        ("x.yaml", "a: .inf\n", 1, ".inf is no number that JSON has"),
+        ("x.yaml", "1: a\n", 1, "a key must be a text (1); put it in quotes"),
+        ("x.yaml", "? [a, b]\n: 1\n", 1, "a key must be a text"),
+        ("x.yaml", "a: &a {b: 1}\nc:\n  <<: *a\n", 3, "merge keys (<<) are not supported"),
+        ("x.yaml", "a: &a [1, *a]\n", 1, "an alias for something that it is part of"),
+        ("x.json", '{"a": 1,\n "b": 2,\n "a": {"c": 3}}', 3, '"a" is here twice; the first is on line 1'),
+        ("x.json", '{"a": 1,\n "\\u0061": 2}', 2, '"a" is here twice'),
+        ("x.toml", "\na = 2024-01-01\n", 2, "dates and times are not supported"),
+        ("x.toml", "a = nan\n", 1, "nan is no number that JSON has"),
+    ],
+)
+def test_a_slip_is_found_on_its_line(name: str, text: str, line: int, words: str) -> None:
+    slips = read_document(name, text.encode()).slips
+    assert [slip.line for slip in slips] == [line]
+    assert words in slips[0].message
+
+
+def test_all_slips_are_found_at_once() -> None:
+    slips = read_document("x.yaml", b"a: 1\na: 2\nb: !!omap []\n3: x\n").slips
+    assert [slip.line for slip in slips] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "line", "words"),
+    [
+        ("x.yaml", b"a: [1,\nb: }", 2, "not YAML"),
+        ("x.yaml", b"a: 1\n\tb: 2\n", 2, "not YAML"),
+        ("x.yaml", b"a: *nobody\n", 1, "not YAML: found undefined alias"),
+        ("x.yaml", b"a: 1\n---\nb: 2\n", 2, "expected a single document"),
+        ("x.yaml", b"a: 1\nb: \xff\n", 2, "not UTF-8"),
+        ("x.yaml", b"a: 1\nb: \x00\n", 2, "a control character (\\x00)"),
+        ("x.yaml", b"a: " + b"[" * 70 + b"]" * 70, 1, "nested more than 64 levels deep"),
+        ("x.yaml", b"a: " + b"[" * 100_000, 1, "nested more than 64 levels deep"),
+        ("x.yaml", b"- " * 100_000, 1, "nested more than 64 levels deep"),
+        ("x.json", b"[" * 100_000, 1, "nested more than 64 levels deep"),
+        ("x.toml", b"a = " + b"[" * 100_000, 1, "not TOML"),
+        ("x.toml", b"a = " + b"[" * 70 + b"]" * 70, 1, "nested more than 64 levels deep"),
+        ("x.toml", b"a = 1\na = 2\n", 2, "not TOML: cannot overwrite a value"),
+        ("x.toml", b"a = ", 1, "not TOML: invalid value"),
+        ("x.json", b'{"a": 1,\n}', 2, "not JSON: a comma before }"),
+        ("x.json", b'{"a": 01}', 1, "not JSON: a value was expected, not 0"),
+        ("x.json", b'{"a":\n NaN}', 2, "not JSON: a value was expected, not N"),
+        ("x.json", b'{"a": 1e999}', 1, "too large a number"),
+        ("x.json", b'{"a": "\\ud800"}', 1, "half a surrogate pair"),
+        ("x.json", b'{"a": "b\n"}', 1, "invalid control character"),
+        ("x.json", b"{a: 1}", 1, "a key in double quotes was expected"),
+        ("x.json", b'{"a" 1}', 1, 'a colon was expected after "a"'),
+        ("x.json", b'{"a": 1 "b": 2}', 1, "a comma or } was expected"),
+        ("x.json", b'{"a": ', 1, "it ends too early"),
+        ("x.json", b"{}\n{}", 2, "something follows after the end"),
+        ("x.json", b'{"a": trueish}', 1, "a comma or } was expected"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_where(name: str, data: bytes, line: int, words: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        read_document(name, data)
+    assert caught.value.line == line
+    assert words in caught.value.reason
+
+
+def test_a_few_lines_cannot_ask_for_billions_of_values() -> None:
+    laughs = 'a0: &a0 ["ha","ha","ha","ha","ha","ha","ha","ha","ha"]\n'
+    for level in range(1, 12):
+        laughs += f"a{level}: &a{level} [{','.join([f'*a{level - 1}'] * 9)}]\n"
+    with pytest.raises(Unreadable) as caught:
+        read_document("x.yaml", laughs.encode())
+    assert "more than 100,000 values" in caught.value.reason
+
+
+def test_an_alias_may_repeat_what_was_named() -> None:
+    document = read_document("x.yaml", b"a: &x\n  b: 1\nc: *x\n")
+    assert document.tree == {"a": {"b": 1}, "c": {"b": 1}}
+    assert document.line_of(("c",)) == 3
+    assert document.line_of(("c", "b")) == 2
+
+
+def test_a_file_that_is_too_large_is_not_read() -> None:
+    with pytest.raises(Unreadable) as caught:
+        read_document("x.yaml", b"#" * (limits.CONFIG_BYTES + 1))
+    assert "too large" in caught.value.reason
+
+
+@given(st.sampled_from(["x.yaml", "x.json", "x.toml", "x"]), st.binary(max_size=200))
+def test_no_bytes_surprise_a_reader(name: str, data: bytes) -> None:
+    try:
+        slips = read_document(name, data).slips
+    except Unreadable as why:
+        slips = [Slip(why.line, why.reason)]
+    assert all(slip.line >= 1 and slip.message for slip in slips)
+
+
+@given(
+    st.sampled_from(["x.yaml", "x.json", "x.toml", "x"]),
+    st.text("ab:=-[]{}&*!'\"\\#,.<|>?\n\t 01~%@`eE+", max_size=60),
+)
+def test_no_text_surprises_a_reader(name: str, text: str) -> None:
+    test_no_bytes_surprise_a_reader.hypothesis.inner_test(name, text.encode())  # type: ignore[attr-defined]

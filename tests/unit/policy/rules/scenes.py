@@ -1,0 +1,168 @@
+"""What the tests of rules share: messages, sessions, and effects that only take notes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.policy.interception import (
+    ALLOWED,
+    Context,
+    EffectVerdict,
+    ExchangeState,
+    ForkSpec,
+    Interceptor,
+    Outcome,
+    ScriptSpec,
+    SessionState,
+    WebhookSpec,
+)
+from penstock.policy.interceptor_config import InterceptorConfig, build
+from penstock.wire.message import Kind, Message, read_client_message, read_upstream_message
+
+
+class NotedEffects:
+    """Effects that happen only on paper. Nothing ever waits: `awaited` things are run to their end at once."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[Any, ...]] = []
+        self.counts: dict[str, int] = {}
+        self.metrics: dict[str, float] = {}
+        self.stored: dict[bytes, tuple[bytes, float]] = {}
+        self.verdict: EffectVerdict | Exception = ALLOWED
+        self.side_by_side: list[int] = []
+        self.times_out = False
+
+    def may_pass(self, key: str, limit: int, window: float) -> bool:
+        self.counts[key] = self.counts.get(key, 0) + 1
+        return self.counts[key] <= limit
+
+    def cached(self, key: bytes) -> bytes | None:
+        return self.stored[key][0] if key in self.stored else None
+
+    def store(self, key: bytes, result: bytes, ttl: float) -> None:
+        self.stored[key] = (result, ttl)
+
+    def notify(self, hook: WebhookSpec, body: bytes) -> None:
+        self.notes.append(("notify", hook, json.loads(body)))
+
+    async def ask_webhook(self, hook: WebhookSpec, body: bytes) -> EffectVerdict:
+        self.notes.append(("ask", hook, json.loads(body)))
+        return self._verdict()
+
+    async def run_script(self, script: ScriptSpec, body: bytes) -> EffectVerdict:
+        self.notes.append(("script", script, json.loads(body)))
+        return self._verdict()
+
+    def _verdict(self) -> EffectVerdict:
+        if isinstance(self.verdict, Exception):
+            raise self.verdict
+        return self.verdict
+
+    async def pause(self, seconds: float) -> None:
+        self.notes.append(("pause", seconds))
+
+    def fork(self, spec: ForkSpec, raw: bytes) -> None:
+        self.notes.append(("fork", spec, raw))
+
+    def count(self, name: str, value: float) -> None:
+        self.metrics[name] = self.metrics.get(name, 0) + value
+
+    async def within(self, seconds: float, work: Awaitable[Any]) -> Any:
+        if self.times_out:
+            work.close()  # type: ignore[attr-defined]
+            raise TimeoutError
+        return await work
+
+    async def together(self, works: Sequence[Awaitable[Any]]) -> list[Any]:
+        self.side_by_side.append(len(works))
+        out: list[Any] = []
+        for work in works:
+            try:
+                out.append(await work)
+            except Exception as why:
+                out.append(why)
+        return out
+
+
+def session(**more: Any) -> SessionState:
+    return SessionState(**{"id": "s1", "started": 100.0, "upstream": "u", **more})
+
+
+def loaded(tree: object) -> InterceptorConfig:
+    config, faults = build(tree)
+    assert not faults, "\n".join(map(str, faults))
+    assert config is not None
+    return config
+
+
+def rule(*actions: object, when: Sequence[object] = (), **more: object) -> dict[str, object]:
+    return {"id": "r", "conditions": list(when), "actions": list(actions), **more}
+
+
+def interceptor(*rules: dict[str, object], effects: NotedEffects | None = None, **section: object) -> Interceptor:
+    return Interceptor(loaded({"rules": list(rules), **section}), effects or NotedEffects())
+
+
+def request(method: str = "tools/call", params: object = None, id: object = 1) -> Message:
+    body: dict[str, object] = {"jsonrpc": "2.0", "id": id, "method": method}
+    if params is not None:
+        body["params"] = params
+    return client(msgspec.json.encode(body))
+
+
+def client(raw: bytes) -> Message:
+    message = read_client_message(raw)
+    assert isinstance(message, Message)
+    return message
+
+
+def upstream(raw: bytes) -> Message:
+    message = read_upstream_message(raw)
+    assert isinstance(message, Message)
+    return message
+
+
+def response(result: object = None, id: object = 1, error: object = None) -> Message:
+    body = {"jsonrpc": "2.0", "id": id, **({"error": error} if error else {"result": result})}
+    return upstream(msgspec.json.encode(body))
+
+
+def finish(outcome: Outcome | Awaitable[Outcome]) -> Outcome:
+    """The outcome, also of a chain that waits: nothing waits here."""
+    if isinstance(outcome, Outcome):
+        return outcome
+    try:
+        outcome.send(None)  # type: ignore[attr-defined]
+    except StopIteration as done:
+        found: Outcome = done.value
+        return found
+    raise AssertionError("something really waited")
+
+
+def context(
+    state: SessionState | None = None, direction: Any = "client", of: Message | None = None, now: float = 100.0
+) -> Context:
+    exchange = ExchangeState(of, now) if of is not None else None
+    return Context(state or session(), direction, now, exchange)
+
+
+def send(box: Interceptor, message: Message, state: SessionState | None = None) -> Outcome:
+    """A message of the client's."""
+    of = message if message.kind is Kind.REQUEST else None
+    return finish(box.on_client(message, context(state, "client", of)))
+
+
+def answer(box: Interceptor, message: Message, to: Message, state: SessionState | None = None) -> Outcome:
+    """A response of the upstream's to the request `to`."""
+    return finish(box.on_upstream(message, context(state, "upstream", to)))
+
+
+def error_of(outcome: Outcome) -> dict[str, Any]:
+    raw = outcome.verdict.raw
+    assert raw is not None
+    error: dict[str, Any] = json.loads(raw)["error"]
+    return error
