@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from penstock.config import ProxyConfig, UrlUpstream
 from penstock.net import loop
@@ -10,19 +11,22 @@ from penstock.net import loop
 log = logging.getLogger("penstock")
 
 
-def serve(config: ProxyConfig, why: str) -> int:
-    """Runs the proxy until it is over; gives back the exit code. `why` says why clients connect there."""
+def serve(config: ProxyConfig, why: str, reread: Callable[[bytes], ProxyConfig]) -> int:
+    """Runs the proxy until it is over; gives back the exit code.
+
+    `why` says why clients connect there; `reread` makes a configuration of other bytes in the same file.
+    """
     with_tls = _needs_tls(config)
     loop.import_asyncio(with_tls)
     if config.listen is None:
         from penstock.serving import serve_stdio
 
         log.info("Serving one client over stdio (%s).", why)
-        return loop.run(lambda: serve_stdio(config), with_tls)
+        return loop.run(lambda: serve_stdio(config, reread), with_tls)
     from penstock.listening import serve_http
 
     log.info("Serving clients over HTTP (%s).", why)
-    return loop.run(lambda: serve_http(config), with_tls)
+    return loop.run(lambda: serve_http(config, reread), with_tls)
 
 
 def show_tools(config: ProxyConfig, form: str) -> int:

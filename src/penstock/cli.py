@@ -289,7 +289,7 @@ def main(argv: list[str] | None = None) -> int:
         if is_tools:
             return app.show_tools(config, options.format)
         config, why = choose_door(options, config, file)
-        return app.serve(config, why)
+        return app.serve(config, why, lambda data: reload_config(options, data))
     except PenstockError as error:
         say.say_error(error, log_format)
         return error.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import limits
@@ -13,6 +14,7 @@ from penstock.upstream.peer import PeerOfUpstream
 
 if TYPE_CHECKING:
     from penstock.policy.effect_contract import ForkSpec
+    from penstock.ruling import Ruling
 
 
 class Upstream(UpstreamLink, Protocol):
@@ -80,3 +82,12 @@ def open_shadow(spec: ForkSpec, warden: Warden) -> Upstream:
     client = HttpClient(url, environ={}, admits=admission(spec.allow_private))
     headers = [(name.encode(), value.encode()) for name, value in spec.headers]
     return HttpUpstream(client, url, headers, connect_seconds=limits.CONNECT_SECONDS)
+
+
+def open_ruling(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig], warden: Warden) -> Ruling | None:
+    """The rules, where a configuration file was named; nothing of them is loaded where none was."""
+    if config.path is None:
+        return None
+    from penstock.ruling import Ruling
+
+    return Ruling(config, reread, warden)

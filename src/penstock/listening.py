@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 
 from penstock import limits, say
 from penstock.config import ProxyConfig, UrlUpstream
@@ -16,7 +17,7 @@ from penstock.downstream.replies import refuse
 from penstock.downstream.sse import SseDoor
 from penstock.downstream.streamable_http import StreamableDoor
 from penstock.errors import PenstockError, UpstreamError
-from penstock.links import open_upstream
+from penstock.links import open_ruling, open_upstream
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.http_server import HttpServer
@@ -28,7 +29,6 @@ from penstock.relay.contracts import UpstreamLink
 from penstock.relay.interview import Interview
 from penstock.relay.modern_desk import ModernDesk
 from penstock.relay.office import Office
-from penstock.relay.review import Reviews
 from penstock.relay.sessions import Sessions
 from penstock.summary import say_catalog
 from penstock.wire.eras import Era, era_of_header
@@ -36,17 +36,17 @@ from penstock.wire.eras import Era, era_of_header
 log = logging.getLogger("penstock")
 
 
-async def serve_http(config: ProxyConfig) -> int:
+async def serve_http(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves until it is asked to end or the upstream is lost; gives back the exit code."""
     warden = Warden()
     try:
-        return await _Listening(config, warden).run()
+        return await _Listening(config, warden, reread).run()
     finally:
         warden.dismiss()
 
 
 class _Listening:
-    def __init__(self, config: ProxyConfig, warden: Warden) -> None:
+    def __init__(self, config: ProxyConfig, warden: Warden, reread: Callable[[bytes], ProxyConfig]) -> None:
         assert config.listen is not None
         self._config = config
         self._warden = warden
@@ -54,7 +54,8 @@ class _Listening:
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._signals = 0
         self._schema = SchemaCheck(config.validate) if config.validate is not None else None
-        self._reviews: Reviews | None = None
+        self._ruling = open_ruling(config, reread, warden)
+        self._reviews = self._ruling.reviews if self._ruling is not None else None
         self._catalogs = Catalogs(self._learn)
         self._sessions = Sessions()
         self._office = Office(
@@ -95,6 +96,8 @@ class _Listening:
             shown,
             port,
         )
+        if self._ruling is not None:
+            self._ruling.start()
         error = await self._ending
         if error is not None:
             say.say_error(error, self._config.log_format)
@@ -196,6 +199,10 @@ class _Listening:
         self._signals += 1
         if self._signals > 1:
             raise SystemExit(128 + number)
+        if number is signal.SIGHUP and self._ruling is not None:
+            self._signals -= 1
+            self._ruling.reload()
+            return
         log.info("%s: ending.", number.name)
         self._end(None)
 
@@ -213,6 +220,8 @@ class _Listening:
         if self._client is not None:
             await self._client.close()
         await self._office.closed()
+        if self._ruling is not None:
+            await self._ruling.close()
 
 
 def _by_era(legacy: StreamableDoor, modern: ModernDoor) -> Door:

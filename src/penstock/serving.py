@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 
 from penstock import limits, say
 from penstock.config import ProxyConfig
 from penstock.downstream.stdio import StdioClient, take_stdio
 from penstock.errors import ConnectFailed, PenstockError
-from penstock.links import open_upstream
+from penstock.links import open_ruling, open_upstream
 from penstock.net.warden import Warden
 from penstock.policy.schema import SchemaCheck
 from penstock.relay.relay import Relay
@@ -19,23 +20,24 @@ from penstock.summary import say_catalog
 log = logging.getLogger("penstock")
 
 
-async def serve_stdio(config: ProxyConfig) -> int:
+async def serve_stdio(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves one session; gives back the exit code."""
     warden = Warden()
     try:
-        return await _StdioSession(config, warden).run()
+        return await _StdioSession(config, warden, reread).run()
     finally:
         warden.dismiss()
 
 
 class _StdioSession:
-    def __init__(self, config: ProxyConfig, warden: Warden) -> None:
+    def __init__(self, config: ProxyConfig, warden: Warden, reread: Callable[[bytes], ProxyConfig]) -> None:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._late_error: PenstockError | None = None  # what went wrong after the client had left
         self._signals = 0
         fds = take_stdio()
+        self._ruling = open_ruling(config, reread, warden)
         self._upstream = open_upstream(config, warden)
         self._client = StdioClient(fds, self._on_client_end)
         self._relay = Relay(
@@ -46,6 +48,7 @@ class _StdioSession:
             schema=SchemaCheck(config.validate) if config.validate is not None else None,
             on_catalog=say_catalog,
             on_fatal=self._end,
+            review=self._ruling.reviews.new() if self._ruling is not None else None,
         )
         self._client.hearer = self._relay
         self._client.peer = self._upstream
@@ -54,6 +57,8 @@ class _StdioSession:
     async def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self._on_signal, number)
+        if self._ruling is not None:
+            self._ruling.start()
         connecting = self._loop.create_task(self._connect())
         error = await self._ending
         connecting.cancel()
@@ -64,6 +69,8 @@ class _StdioSession:
         await self._upstream.stop(0.0 if error is not None else limits.CHILD_GRACE_SECONDS)
         log.info("The upstream has ended: %s.", self._upstream.how_it_ended)
         await self._flush_client()
+        if self._ruling is not None:
+            await self._ruling.close()
         if error is None and self._late_error is not None:
             error = self._late_error
             say.say_error(error, self._config.log_format)
@@ -90,6 +97,10 @@ class _StdioSession:
         if self._signals > 1:
             self._upstream.kill()
             raise SystemExit(128 + number)
+        if number is signal.SIGHUP and self._ruling is not None:
+            self._signals -= 1
+            self._ruling.reload()
+            return
         log.info("%s: ending.", number.name)
         self._end()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock.downstream.cable_response import CableResponse
@@ -18,12 +19,10 @@ from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
-from penstock.policy.outcome import Outcome, Refuse
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict
 from penstock.relay.catalogs import Catalogs, principal_of
-from penstock.relay.review import Asked, Review, Reviews
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers, end_to_end
 from penstock.wire.mcp_headers import with_name_of
@@ -40,6 +39,9 @@ from penstock.wire.message import (
 )
 from penstock.wire.replies import error_reply
 from penstock.wire.routing_headers import check_routing_headers
+
+if TYPE_CHECKING:  # loaded only where there are rules
+    from penstock.relay.review import Asked, Review, Reviews
 
 log = logging.getLogger("penstock")
 
@@ -178,38 +180,19 @@ class Cable:
             self._follow(verdict, message, request, reply, review, None)
             return
         asked = review.begin(message)
+        review.ask_client(
+            message,
+            asked,
+            lambda passed: self._follow(
+                self._verdict(passed, catalog), passed, request, reply, review, asked
+            ),
+            lambda raw: send_json(reply, 200, raw) if raw is not None else reply.send(202, []),
+        )
 
-        def ruled(outcome: Outcome) -> None:
-            judged = self._ruled(outcome, message, reply, catalog)
-            if judged is not None:
-                self._follow(*judged, request, reply, review, asked)
-
-        review.ask(message, "client", asked, ruled)
-
-    def _ruled(
-        self, outcome: Outcome, message: Message, reply: Reply, catalog: ToolCatalog | None
-    ) -> tuple[Verdict, Message] | None:
-        """What the tool gate says of a message after the rules; None when it was answered or dropped."""
-        verdict = outcome.verdict
-        if isinstance(verdict, Refuse):
-            if verdict.raw is not None:
-                send_json(reply, 200, verdict.raw)
-            else:
-                reply.send(202, [])
-            return None
-        if verdict.changed:
-            try:
-                changed = read_client_message(verdict.raw)
-            except ClientProtocolError:
-                changed = None
-            if not isinstance(changed, Message):
-                log.error("A rule made a message that must not be forwarded.")
-                send_json(reply, 500, error_reply(message.id_token, INTERNAL_ERROR, "Internal error"))
-                return None
-            message = changed
+    def _verdict(self, message: Message, catalog: ToolCatalog | None) -> Verdict:
         if not self.is_filtering or message.kind is Kind.RESPONSE:
-            return FORWARD, message
-        return tool_gate.judge(message, catalog), message
+            return FORWARD
+        return tool_gate.judge(message, catalog)
 
     def _follow(
         self,
@@ -230,11 +213,11 @@ class Cable:
         if asked is not None and review is not None and verdict.is_list:
             listed = read_upstream_message(verdict.raw)
             assert isinstance(listed, Message)
-            review.ask(
+            review.ask_upstream(
                 listed,
-                "upstream",
                 asked,
-                lambda outcome: self._answer_live(Answer(outcome.verdict.raw or b""), request, reply),
+                lambda passed: self._answer_live(Answer(passed.raw), request, reply),
+                lambda raw: None,
             )
         else:
             self._answer_live(verdict, request, reply)

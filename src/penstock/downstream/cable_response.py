@@ -12,8 +12,6 @@ from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, Upstream
 from penstock.net.http_exchange import Reply
 from penstock.net.upstream_connection import Ticket
 from penstock.policy import tool_gate
-from penstock.policy.outcome import Outcome, Refuse
-from penstock.relay.review import Asked, Review
 from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers, end_to_end, find
 from penstock.wire.ids import id_key, maybe_id_at_edges
@@ -23,6 +21,7 @@ from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
 
 if TYPE_CHECKING:
     from penstock.downstream.cable import Cable
+    from penstock.relay.review import Asked, Review
 
 log = logging.getLogger("penstock")
 
@@ -132,7 +131,7 @@ class CableResponse:
             body = self._checked_body(body)
             message = self._maybe_reviewed(body)
             if message is not None and self.review is not None:
-                self.review.ask(message, "upstream", self.asked, self._send_ruled)
+                self.review.ask_upstream(message, self.asked, self._send_ruled, lambda reply: None)
                 return
         self._end()
         if self._first:
@@ -198,10 +197,10 @@ class CableResponse:
             method = self._message.method if self._message is not None else None
         return message if self.review.watches(method, "upstream") else None
 
-    def _send_ruled(self, outcome: Outcome) -> None:
+    def _send_ruled(self, passed: Message) -> None:
         self._end()
         if not self._reply.is_gone:
-            self._reply.send(self._status, self._headers, outcome.verdict.raw or b"")
+            self._reply.send(self._status, self._headers, passed.raw)
 
     def _pass_event(self, event: SseEvent | Oversize) -> None:
         """Passes an event on, or what stands in for one that must not pass, now or when the rules say so."""
@@ -214,19 +213,21 @@ class CableResponse:
             return
         assert isinstance(event, SseEvent)
         self._undecided += 1
-        ruled: SseEvent = event
-        self.review.ask(message, "upstream", self.asked, lambda outcome: self._pass_ruled(outcome, ruled))
+        came: SseEvent = event
+        self.review.ask_upstream(
+            message, self.asked, lambda passed: self._pass_ruled(passed, came), self._answer_ruled
+        )
 
-    def _pass_ruled(self, outcome: Outcome, event: SseEvent) -> None:
+    def _pass_ruled(self, passed: Message, event: SseEvent) -> None:
         self._undecided -= 1
-        verdict = outcome.verdict
-        if isinstance(verdict, Refuse):
-            if verdict.raw is not None:
-                self._cable.answer_upstream(verdict.raw, self.upstream_headers)
-        elif verdict.changed:
-            self._emit(encode_event(verdict.raw, "message", event.id, event.retry))
-        else:
-            self._emit(event.raw)
+        is_changed = passed.raw is not event.data
+        self._emit(encode_event(passed.raw, "message", event.id, event.retry) if is_changed else event.raw)
+        self._finish_stream()
+
+    def _answer_ruled(self, reply: bytes | None) -> None:
+        self._undecided -= 1
+        if reply is not None:
+            self._cable.answer_upstream(reply, self.upstream_headers)
         self._finish_stream()
 
     def _emit(self, raw: bytes) -> None:

@@ -7,6 +7,7 @@ error of the protocol has its HTTP status, and a client that hangs up has cancel
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
@@ -17,12 +18,10 @@ from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
-from penstock.policy.outcome import Outcome, Pass, Refuse
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict
 from penstock.relay.catalogs import principal_of
 from penstock.relay.modern_desk import ModernDesk
-from penstock.relay.review import Asked, Review, Reviews
 from penstock.relay.shared import SharedUpstream
 from penstock.wire.ambiguity import members
 from penstock.wire.mcp_headers import Mirror, mirrors_of
@@ -40,6 +39,9 @@ from penstock.wire.message import (
 )
 from penstock.wire.replies import error_reply
 from penstock.wire.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
+
+if TYPE_CHECKING:  # loaded only where there are rules
+    from penstock.relay.review import Asked, Review, Reviews
 
 log = logging.getLogger("penstock")
 
@@ -96,7 +98,9 @@ class ModernPost:
         """Something that comes before the answer."""
         message = self._maybe_reviewed(raw)
         if message is not None and self._review is not None:
-            self._review.ask(message, "upstream", self._asked, self._push_ruled)
+            self._review.ask_upstream(
+                message, self._asked, lambda passed: self._push(passed.raw), lambda reply: None
+            )
         else:
             self._push(raw)
 
@@ -104,11 +108,11 @@ class ModernPost:
         """The answer, with the status that its error has in this era."""
         message = self._maybe_reviewed(raw)
         if message is not None and self._review is not None:
-            self._review.ask(
+            self._review.ask_upstream(
                 message,
-                "upstream",
                 self._asked,
-                lambda outcome: self._answer(outcome.verdict.raw or b"", 0 if outcome.blocked_by else code),
+                lambda passed: self._answer(passed.raw, code if passed.raw is message.raw else 0),
+                lambda reply: None,
             )
         else:
             self._answer(raw, code)
@@ -121,10 +125,6 @@ class ModernPost:
         assert isinstance(message, Message)
         method = self._message.method if message.kind is Kind.RESPONSE else message.method
         return message if self._review.watches(method, "upstream") else None
-
-    def _push_ruled(self, outcome: Outcome) -> None:
-        if isinstance(outcome.verdict, Pass):
-            self._push(outcome.verdict.raw)
 
     def _push(self, raw: bytes) -> None:
         if self._reply.is_gone or self._reply.is_finished:
@@ -214,13 +214,12 @@ class ModernDoor:
             self._follow(verdict, message, reply, shared, review, None)
             return
         asked = review.begin(message)
-
-        def ruled(outcome: Outcome) -> None:
-            changed = self._maybe_ruled(outcome, message, reply)
-            if changed is not None:
-                self._follow(self._judge(changed, catalog), changed, reply, shared, review, asked)
-
-        review.ask(message, "client", asked, ruled)
+        review.ask_client(
+            message,
+            asked,
+            lambda passed: self._follow(self._judge(passed, catalog), passed, reply, shared, review, asked),
+            lambda raw: send_json(reply, 200, raw) if raw is not None else reply.send(202, []),
+        )
 
     def _judge(self, message: Message, catalog: ToolCatalog) -> Verdict:
         return tool_gate.judge(message, catalog) if self._choice.is_active else FORWARD
@@ -231,27 +230,6 @@ class ModernDoor:
             return None
         principal = principal_of(request.header(b"authorization"))
         return self._reviews.find(b"principal " + principal, None, principal)
-
-    def _maybe_ruled(self, outcome: Outcome, message: Message, reply: Reply) -> Message | None:
-        """The message as the rules leave it; None when it was answered or dropped."""
-        verdict = outcome.verdict
-        if isinstance(verdict, Refuse):
-            if verdict.raw is not None:
-                send_json(reply, 200, verdict.raw)
-            else:
-                reply.send(202, [])
-            return None
-        if not verdict.changed:
-            return message
-        try:
-            changed = read_client_message(verdict.raw)
-        except ClientProtocolError:
-            changed = None
-        if not isinstance(changed, Message):
-            log.error("A rule made a message that must not be forwarded.")
-            send_json(reply, 500, error_reply(message.id_token, INTERNAL_ERROR, "Internal error"))
-            return None
-        return changed
 
     def _follow(
         self,

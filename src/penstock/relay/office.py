@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
@@ -12,7 +13,9 @@ from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.relay import Relay
-from penstock.relay.review import Reviews
+
+if TYPE_CHECKING:  # loaded only where there are rules
+    from penstock.relay.review import Reviews
 
 log = logging.getLogger("penstock")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,13 +23,11 @@ from penstock.errors import (
 )
 from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
-from penstock.policy.outcome import Outcome, Refuse
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict
 from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
-from penstock.relay.review import Asked, Review
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
 from penstock.relay.waiting_room import WaitingRoom
 from penstock.wire.ambiguity import readable
@@ -44,6 +43,9 @@ from penstock.wire.message import (
     read_upstream_message,
 )
 from penstock.wire.replies import error_reply, raw_error_reply
+
+if TYPE_CHECKING:  # loaded only where there are rules
+    from penstock.relay.review import Asked, Review
 
 log = logging.getLogger("penstock")
 
@@ -97,11 +99,13 @@ class Relay:
         self._has_tools = True
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         upstream.receiver = self
+        if review is not None:
+            review.on_idle = self._say_if_idle
 
     @property
     def is_holding(self) -> bool:
-        """Whether a client's message still waits for the catalog."""
-        return not self._room.is_empty
+        """Whether a client's message still waits, for the catalog or for the rules."""
+        return not self._room.is_empty or (self._review is not None and self._review.is_waiting)
 
     @property
     def pending(self) -> int:
@@ -150,30 +154,23 @@ class Relay:
         """Lets the rules look at a client's message that the tool gate has nothing against."""
         assert self._review is not None
         asked = self._review.begin(message)
-        self._review.ask(
-            message, "client", asked, lambda outcome: self._ruled(outcome, message, route, asked)
+        # What the rules changed is looked at once more: no rule makes a hidden tool callable.
+        self._review.ask_client(
+            message,
+            asked,
+            lambda passed: self._passed(passed, route, asked),
+            lambda reply: self._answer_refused(message, reply, route),
         )
         return message.kind is Kind.REQUEST
 
-    def _ruled(self, outcome: Outcome, message: Message, route: Route | None, asked: Asked) -> None:
-        verdict = outcome.verdict
-        if isinstance(verdict, Refuse):
-            if verdict.raw is not None:
-                if message.id_token is not None:
-                    self._answered_here.add(message.id_token)
-                self._to_client(verdict.raw, route)
-            return
-        if verdict.changed:
-            try:
-                changed = read_client_message(verdict.raw)
-                assert isinstance(changed, Message)
-                message = changed
-            except (ClientProtocolError, AssertionError):
-                log.error("A rule made a message that must not be forwarded.")
-                self._to_client(error_reply(message.id_token, INTERNAL_ERROR, "Internal error"), route)
-                return
-        # What the rules changed is looked at once more: no rule makes a hidden tool callable.
+    def _passed(self, message: Message, route: Route | None, asked: Asked) -> None:
         self._follow(self._verdict(message), message, route, asked)
+
+    def _answer_refused(self, message: Message, reply: bytes | None, route: Route | None) -> None:
+        if reply is not None:
+            if message.id_token is not None:
+                self._answered_here.add(message.id_token)
+            self._to_client(reply, route)
 
     def _follow(self, verdict: Verdict, message: Message, route: Route | None, asked: Asked | None) -> bool:
         if verdict is FORWARD:
@@ -217,13 +214,17 @@ class Relay:
         """A list from the cache is a response like any other to the rules."""
         message = read_upstream_message(raw)
         assert isinstance(message, Message)
-        assert self._review is not None
-        self._review.ask(message, "upstream", asked, lambda outcome: self._deliver(outcome, route, message))
+        self._deliver_ruled(message, asked, route)
 
-    def _deliver(self, outcome: Outcome, route: Route | None, message: Message) -> None:
-        verdict = outcome.verdict
-        if verdict.raw is not None:
-            self._to_client(verdict.raw, route, message)
+    def _deliver_ruled(self, message: Message, asked: Asked | None, route: Route | None) -> None:
+        """Gives the client a response as the rules leave it."""
+        assert self._review is not None
+        self._review.ask_upstream(
+            message,
+            asked,
+            lambda passed: self._to_client(passed.raw, route, passed),
+            lambda reply: None,
+        )
 
     def _pass_on(self, message: Message, route: Route | None, asked: Asked | None) -> bool:
         method = message.method
@@ -254,17 +255,9 @@ class Relay:
             log.warning("Dropped a response from the client that nobody asked for.")
             return
         if self._review is not None and self._review.watches(exchange.method, "client"):
-            asked = exchange.asked if isinstance(exchange.asked, Asked) else None
-            self._review.ask(message, "client", asked, self._send_ruled_upstream)
+            self._review.ask_client(message, exchange.asked, self._upstream.send, lambda reply: None)
             return
         self._upstream.send(message)
-
-    def _send_ruled_upstream(self, outcome: Outcome) -> None:
-        """What the rules made of something that goes to the upstream without an exchange of its own."""
-        if outcome.verdict.raw is not None:
-            message = read_upstream_message(outcome.verdict.raw)
-            assert isinstance(message, Message)
-            self._upstream.send(message)
 
     def _take_batch(self, batch: Batch, route: Route | None) -> bool:
         if self._version != BATCH_VERSION or not batch.parts:
@@ -294,11 +287,6 @@ class Relay:
             return False
         return self._room.forget(bytes(token)) or bytes(token) in self._answered_here
 
-    @property
-    def is_reviewing(self) -> bool:
-        """Whether some message still waits for the rules."""
-        return self._review is not None and self._review.is_waiting
-
     def client_ended(self) -> None:
         """The client says no more; what it waits for may still come."""
         self._upstream_requests.close_all()
@@ -320,8 +308,8 @@ class Relay:
             self._room.fetch(meta, is_final, error_means_none=not self._has_tools)
 
     def _refresh_unseen_catalog(self) -> None:
-        # Some upstreams add tools when they have heard what the client can do. What no client has seen yet may
-        # still change; from the first look on the catalog is frozen.
+        # Some upstreams add tools when they have heard what the client can do. What no client has seen yet
+        # may still change; from the first look on the catalog is frozen.
         if self._catalog is None or self._catalogs or self._was_catalog_seen:
             return
         if self._was_initialize_answered:
@@ -353,7 +341,10 @@ class Relay:
     def _go_on(self) -> None:
         """Nothing is held any more."""
         self._client.resume(_HOLDING)
-        if self.on_idle is not None:
+        self._say_if_idle()
+
+    def _say_if_idle(self) -> None:
+        if self.on_idle is not None and not self.is_holding:
             self.on_idle()
 
     # --- from the upstream -----------------------------------------------------------------------------
@@ -381,8 +372,11 @@ class Relay:
                 self._answer_upstream(error_reply(message.id_token, INVALID_PARAMS, "Invalid params"))
         elif self._review is not None and self._review.watches(message.method, "upstream"):
             asked = self._review.begin(message)
-            self._review.ask(
-                message, "upstream", asked, lambda outcome: self._ruled_upstream(outcome, message, asked)
+            self._review.ask_upstream(
+                message,
+                asked,
+                lambda passed: self._send_unasked(passed, asked),
+                lambda reply: None if reply is None else self._answer_upstream(reply),
             )
         else:
             self._send_unasked(message, None)
@@ -395,18 +389,6 @@ class Relay:
             assert message.id_token is not None
             self._upstream_requests.open(Exchange(message.id_token, message.method or "", asked=asked))
         self._client.send(message.raw, None, message)
-
-    def _ruled_upstream(self, outcome: Outcome, message: Message, asked: Asked) -> None:
-        verdict = outcome.verdict
-        if isinstance(verdict, Refuse):
-            if verdict.raw is not None:
-                self._answer_upstream(verdict.raw)
-            return
-        if verdict.changed:
-            changed = read_upstream_message(verdict.raw)
-            assert isinstance(changed, Message)
-            message = changed
-        self._send_unasked(message, asked)
 
     def _take_upstream_response(self, message: Message) -> None:
         token = message.id_token
@@ -435,11 +417,7 @@ class Relay:
             self._to_client(reply, exchange.route)
             return
         if self._review is not None and self._review.watches(exchange.method, "upstream"):
-            asked = exchange.asked if isinstance(exchange.asked, Asked) else None
-            route = exchange.route
-            self._review.ask(
-                message, "upstream", asked, lambda outcome: self._deliver(outcome, route, message)
-            )
+            self._deliver_ruled(message, exchange.asked, exchange.route)
             return
         self._to_client(message.raw, exchange.route, message)
 

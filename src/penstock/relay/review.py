@@ -11,24 +11,34 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from penstock import limits
+from penstock.errors import ProtocolError
 from penstock.policy.exchange import Context, Direction, ExchangeState, SessionState
 from penstock.policy.interception import Interceptor
 from penstock.policy.outcome import Outcome, Pass, Refuse
 from penstock.policy.verdict import FORWARD, Answer, Verdict
 from penstock.wire.ambiguity import Members
 from penstock.wire.eras import META_CLIENT
-from penstock.wire.message import INTERNAL_ERROR, Kind, Message
+from penstock.wire.message import (
+    INTERNAL_ERROR,
+    Batch,
+    Kind,
+    Message,
+    read_client_message,
+    read_upstream_message,
+)
 from penstock.wire.replies import error_reply
 
 log = logging.getLogger("penstock")
 
 Then = Callable[[Outcome], None]
+OnPass = Callable[[Message], None]
+OnRefuse = Callable[[bytes | None], None]
 
 
 class Rules:
     """The rules in force. A reload puts a new interceptor here; exchanges under way keep the old one."""
 
-    def __init__(self, interceptor: Interceptor) -> None:
+    def __init__(self, interceptor: Interceptor | None) -> None:
         self.current = interceptor
 
 
@@ -49,6 +59,7 @@ class Review:
         self.session = session
         self._rules = rules
         self._waiting: set[asyncio.Task[None]] = set()
+        self.on_idle: Callable[[], None] | None = None  # called when no message waits any more
 
     @property
     def is_waiting(self) -> bool:
@@ -57,7 +68,8 @@ class Review:
 
     def watches(self, method: str | None, direction: Direction) -> bool:
         """Whether any rule could care about a message; one lookup."""
-        return self._rules.current.watches(method, direction)
+        rules = self._rules.current
+        return rules is not None and rules.watches(method, direction)
 
     def is_concerned(self, message: Message, verdict: Verdict) -> bool:
         """Whether the rules must be asked about a client's message that the tool gate judged so."""
@@ -70,51 +82,103 @@ class Review:
         """Takes note of a request before the rules are asked about it."""
         if self.session.client_name is None:
             self.session.client_name = maybe_client_name(request)
+        assert self._rules.current is not None
         return Asked(self._rules.current, ExchangeState(request, time.monotonic()))
 
-    def ask(self, message: Message, direction: Direction, asked: Asked | None, then: Then) -> None:
-        """Calls `then` with the outcome for `message`. `asked` is its exchange, if it has one.
+    def ask_client(self, message: Message, asked: Asked | None, on_pass: OnPass, on_refuse: OnRefuse) -> None:
+        """Asks about a message of the client's: `on_pass` gets it as it may go on, `on_refuse` the reply to
+        whoever sent it, None where there is none. Nothing that goes wrong here lets a message pass."""
 
-        Nothing that goes wrong here lets a message pass.
-        """
-        interceptor = asked.interceptor if asked is not None else self._rules.current
+        def then(outcome: Outcome) -> None:
+            verdict = outcome.verdict
+            if isinstance(verdict, Refuse):
+                on_refuse(verdict.raw)
+                return
+            changed = _reread(verdict, message, read_client_message)
+            if changed is not None:
+                on_pass(changed)
+            else:
+                on_refuse(_internal_error(message) if message.kind is Kind.REQUEST else None)
+
+        self._ask(message, "client", asked, then)
+
+    def ask_upstream(
+        self, message: Message, asked: Asked | None, on_pass: OnPass, on_refuse: OnRefuse
+    ) -> None:
+        """The same about the upstream's responses, requests and notifications. A blocked response passes as
+        an error: somebody waits for it."""
+
+        def then(outcome: Outcome) -> None:
+            verdict = outcome.verdict
+            if isinstance(verdict, Refuse):
+                on_refuse(verdict.raw)
+                return
+            changed = _reread(verdict, message, read_upstream_message)
+            if changed is None:
+                changed = _reread(Pass(_internal_error(message), True), message, read_upstream_message)
+            if changed is not None:
+                on_pass(changed)
+
+        self._ask(message, "upstream", asked, then)
+
+    def _ask(self, message: Message, direction: Direction, asked: Asked | None, then: Then) -> None:
+        rules = asked.interceptor if asked is not None else self._rules.current
+        assert rules is not None
         state = asked.state if asked is not None else None
         context = Context(self.session, direction, time.monotonic(), state)
-        decide = interceptor.on_client if direction == "client" else interceptor.on_upstream
+        decide = rules.on_client if direction == "client" else rules.on_upstream
         try:
             outcome = decide(message, context)
         except Exception:
             log.exception("The rules failed.")
-            outcome = closed(message, direction)
+            outcome = _closed(message)
         if isinstance(outcome, Outcome):
             then(outcome)
             return
-        task = asyncio.get_running_loop().create_task(self._wait(outcome, message, direction, then))
+        task = asyncio.get_running_loop().create_task(self._wait(outcome, message, then))
         self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        task.add_done_callback(self._decided)
+
+    def _decided(self, task: asyncio.Task[None]) -> None:
+        self._waiting.discard(task)
+        if not self._waiting and self.on_idle is not None:
+            self.on_idle()
 
     def end(self) -> None:
         """The session is over: nobody waits for verdicts any more."""
         for task in self._waiting:
             task.cancel()
 
-    async def _wait(
-        self, awaited: Awaitable[Outcome], message: Message, direction: Direction, then: Then
-    ) -> None:
+    async def _wait(self, awaited: Awaitable[Outcome], message: Message, then: Then) -> None:
         try:
             outcome = await awaited
         except Exception:
             log.exception("The rules failed.")
-            outcome = closed(message, direction)
+            outcome = _closed(message)
         then(outcome)
 
 
-def closed(message: Message, direction: Direction) -> Outcome:
+def _internal_error(message: Message) -> bytes:
+    return error_reply(message.id_token, INTERNAL_ERROR, "Internal error")
+
+
+def _closed(message: Message) -> Outcome:
     """The outcome when the rules themselves fail: nothing passes, and nobody is told why."""
-    reply = error_reply(message.id_token, INTERNAL_ERROR, "Internal error") if message.id_token else None
-    if message.kind is Kind.RESPONSE and direction == "upstream" and reply is not None:
-        return Outcome(Pass(reply, True))
-    return Outcome(Refuse(None if message.kind is not Kind.REQUEST else reply, "", "error"))
+    if message.kind is Kind.RESPONSE:
+        return Outcome(Pass(_internal_error(message), True))
+    return Outcome(Refuse(_internal_error(message) if message.kind is Kind.REQUEST else None, "", "error"))
+
+
+def _reread(verdict: Pass, message: Message, read: Callable[[bytes], Message | Batch]) -> Message | None:
+    """The message that passes; None when a rule made something of it that must not be forwarded."""
+    if not verdict.changed:
+        return message
+    try:
+        changed = read(verdict.raw)
+    except ProtocolError as refusal:
+        log.error("A rule made a message that must not be forwarded. %s.", refusal.reason)
+        return None
+    return changed if isinstance(changed, Message) else None
 
 
 class Reviews:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ class Exchange(Struct):
     method: str
     route: Route | None = None
     meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
-    asked: object = None  # what the rules remember of it (relay/review.Asked), where they were asked
+    asked: Any = None  # what the rules remember of it (relay/review.Asked), where they were asked
 
 
 class PendingTable:

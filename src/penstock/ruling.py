@@ -1,0 +1,62 @@
+"""The rules of one proxy: read, put in force, put in force anew when their file changes."""
+
+from __future__ import annotations
+
+import logging
+
+from penstock import say
+from penstock.config import CommandUpstream, ProxyConfig
+from penstock.effects.real import RealEffects
+from penstock.links import open_shadow
+from penstock.net.warden import Warden
+from penstock.policy.interception import Interceptor
+from penstock.relay.review import Reviews, Rules
+from penstock.reload import ConfigWatch, Load
+
+log = logging.getLogger("penstock")
+
+
+class Ruling:
+    """Holds the rules in force and everything that they need. Made when a configuration file was named."""
+
+    def __init__(self, config: ProxyConfig, load: Load, warden: Warden) -> None:
+        """`load` makes a configuration of the file's bytes and the flags that were given."""
+        assert config.path is not None
+        self._effects = RealEffects(warden, lambda spec: open_shadow(spec, warden))
+        self._rules = Rules(self._interceptor(config))
+        self.reviews = Reviews(self._rules, _name(config))
+        self._watch = ConfigWatch(
+            config.path,
+            config,
+            load,
+            self._put_in_force,
+            lambda error: say.say_error(error, config.log_format),
+        )
+
+    def start(self) -> None:
+        """Begins to watch the file."""
+        self._watch.start()
+
+    def reload(self) -> None:
+        """Reads the file now."""
+        self._watch.reload()
+
+    async def close(self) -> None:
+        """Ends what rules have started."""
+        self._watch.stop()
+        await self._effects.close()
+
+    def _put_in_force(self, config: ProxyConfig) -> None:
+        self._rules.current = self._interceptor(config)
+
+    def _interceptor(self, config: ProxyConfig) -> Interceptor | None:
+        rules = config.interceptor
+        return Interceptor(rules, self._effects) if rules is not None and rules.enabled else None
+
+
+def _name(config: ProxyConfig) -> str:
+    """What stands for the upstream in the keys of what rules remember."""
+    upstream = config.upstream
+    if isinstance(upstream, CommandUpstream):
+        return "\0".join(upstream.command)
+    return upstream.url.origin + upstream.url.target.decode()
