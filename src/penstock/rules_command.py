@@ -156,6 +156,7 @@ def _explain_outcome(outcome: Outcome, direction: Direction, effects: RehearsedE
 
 def _read(path: str) -> tuple[ConfigReading, InterceptorConfig]:
     reading = ConfigReading(path, read_bytes(path))
+    reading.raise_faults()
     config = reading.config.interceptor
     if config is None:
         raise ConfigError(f"There are no rules in {path}", "It has no interceptor section")

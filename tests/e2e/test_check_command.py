@@ -106,12 +106,15 @@ def test_two_rules_of_one_id(tmp_path: Path) -> None:
 
 def test_a_fault_in_a_test_is_a_fault(tmp_path: Path) -> None:
     path = tmp_path / "gate.yaml"
-    path.write_text("tests:\n  - name: a\n    message: {id: {}}\n  - message: {id: 1, method: ping}\n")
+    path.write_text(
+        "tols: 1\ntests:\n  - name: a\n    message: {id: {}}\n  - message: {id: 1, method: ping}\n"
+    )
     code, _, err = penstock("check", str(path))
     assert code == 1
-    assert f"{path}:3: Invalid request" in err
-    assert f"{path}:2: a test needs expect" in err
-    assert f"{path}:4: a test needs expect" in err
+    assert f"{path}:4: Invalid request" in err
+    assert f"{path}:3: a test needs expect" in err
+    assert f'{path}:1: unknown key "tols"' in err
+    assert f"{path}:5: a test needs expect" in err
 
 
 def test_a_command_line_that_makes_no_sense() -> None:

@@ -38,7 +38,7 @@ tests:
     message: {id: 1, method: tools/call, params: {name: rm}}
     expect: {verdict: block, rule: no-rm, reason: Not rm}
   - name: get is marked
-    message: '{"jsonrpc": "2.0",  "id": 1, "method": "tools/call", "params": {"name": "get", "arguments": {}}}'
+    message: '{"jsonrpc": "2.0",  "id": 1, "method": "tools/call", "params": {"name": "get", "arguments":{}}}'
     expect:
       changed: true
       message: {id: 1, method: tools/call, params: {name: get, arguments: {marked: true}}}
