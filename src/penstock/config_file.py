@@ -45,30 +45,38 @@ def digest_of(data: bytes) -> bytes:
 
 def parse_file(path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> FileConfig:
     """What the bytes of a file called `path` ask for. Raises FaultyFile."""
-    return ConfigReading(path, data, environ).config
+    reading = ConfigReading(path, data, environ)
+    reading.raise_faults()
+    return reading.config
 
 
 class ConfigReading:
-    """One file, read: what it asks for, and its values and lines for those who need more of it."""
+    """One file, read: what it asks for, what is wrong with it, and its values and lines for those who ask.
+
+    `config` counts only once `raise_faults` has found nothing.
+    """
 
     def __init__(self, path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> None:
         self.path = path
         self._digest = digest_of(data)
         self.document = read_document_or_fail(path, data)
-        self._findings = Findings()
+        self.findings = Findings()
         self._environ = environ
         tree = self.document.tree
-        self.root: Section = check_section(tree, "", (), self._findings)
+        self.root: Section = check_section(tree, "", (), self.findings)
         self.tree: dict[str, object] = tree if isinstance(tree, dict) else {}
         self.config = self._build()
-        say_faults(path, self.document, self._findings)
+
+    def raise_faults(self) -> None:
+        """Raises FaultyFile if anything is wrong with the file."""
+        say_faults(self.path, self.document, self.findings)
 
     def _build(self) -> FileConfig:
         root = self.root
         tools, timeouts, log = (cast(Section, root.get(name) or {}) for name in ("tools", "timeouts", "log"))
         upstream, server = self._upstream()
         if "listen" in root and root.get("stdio"):
-            self._findings.add(("stdio",), "stdio and listen are both here; Penstock serves one of them")
+            self.findings.add(("stdio",), "stdio and listen are both here; Penstock serves one of them")
         return FileConfig(
             path=self.path,
             digest=self._digest,
@@ -99,7 +107,7 @@ class ConfigReading:
         config, faults = build(tree, os.path.realpath)
         for fault in faults:
             path = (INTERCEPTOR, *fault.path)
-            self._findings.add(path, f"{place_of(path)}: {fault.message}", fault.hint)
+            self.findings.add(path, f"{place_of(path)}: {fault.message}", fault.hint)
         return config
 
     # --- tools -------------------------------------------------------------------------------------------
@@ -113,7 +121,7 @@ class ConfigReading:
                     out.append(compile_pattern(piece, f"tools.{name}"))
                 except ConfigError as error:
                     path: Path = ("tools", name, position) if is_list else ("tools", name)
-                    self._findings.add_error(path, error)
+                    self.findings.add_error(path, error)
         return tuple(out)
 
     def _tool_names(self, server: Section, word: str) -> tuple[Pattern, ...]:
@@ -121,7 +129,13 @@ class ConfigReading:
             *cast("list[str]", server.get(f"{word}Tools", [])),
             *cast("list[str]", server.get(f"{word}_tools", [])),
         ]
-        return tuple(compile_pattern(f"^{re.escape(name)}$", f"{word}Tools") for name in names)
+        out = []
+        for name in names:
+            try:
+                out.append(compile_pattern(f"^{re.escape(name)}$", f"{word}Tools"))
+            except ConfigError as error:
+                self.findings.add_error(("mcpServers",), error)
+        return tuple(out)
 
     # --- the upstream ------------------------------------------------------------------------------------
 
@@ -138,14 +152,14 @@ class ConfigReading:
                 where: Path = (
                     ("upstream", "server") if "server" in upstream else (next(iter(servers.values()))[0][0],)
                 )
-                self._findings.add(where, f"the upstream is here twice: upstream.{own[0]} names another")
+                self.findings.add(where, f"the upstream is here twice: upstream.{own[0]} names another")
             return self._reach(upstream, ("upstream",)), {}
         if "server" in upstream:
             name = str(upstream["server"])
             if name not in servers:
                 hint = did_you_mean(name, list(servers))
                 known = f"the servers are {', '.join(servers)}" if servers else "there is no mcpServers"
-                self._findings.add(("upstream", "server"), f'no server is called "{name}"; {known}', hint)
+                self.findings.add(("upstream", "server"), f'no server is called "{name}"; {known}', hint)
                 return None, {}
             path, server = servers[name]
             return self._reach(server, path), server
@@ -162,12 +176,12 @@ class ConfigReading:
         if not active:
             if servers:
                 first = next(iter(servers.values()))[0]
-                self._findings.add(first[:1], "every server here is disabled")
+                self.findings.add(first[:1], "every server here is disabled")
             return None, {}
         path, server = next(iter(active.values()))
         if len(active) > 1:
             names = ", ".join(active)
-            self._findings.add(
+            self.findings.add(
                 path[:1],
                 f"several servers ({names}): serving more than one is for a later version; "
                 f"pick one with upstream: {{server: {next(iter(active))}}}",
@@ -176,16 +190,16 @@ class ConfigReading:
         return self._reach(server, path), server
 
     def _reach(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
-        before = len(self._findings.all)
+        before = len(self.findings.all)
         if "url" in section:
             found = self._at_url(section, path)
         elif "command" in section:
             found = self._to_spawn(section, path)
         else:
             if not {"command", "url"} & self._written(path).keys():  # else it has been told already
-                self._findings.add(path, f"{'.'.join(map(str, path))} needs a command or a url")
+                self.findings.add(path, f"{'.'.join(map(str, path))} needs a command or a url")
             return None
-        return found if len(self._findings.all) == before else None
+        return found if len(self.findings.all) == before else None
 
     def _at_url(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
         self._refuse(section, path, ("command", "args", "env", "cwd"), "a url")
@@ -197,12 +211,12 @@ class ConfigReading:
                 try:
                     headers.append(make_header(header, _own_spelling(value), name, self._environ))
                 except ConfigError as error:
-                    self._findings.add_error((*path, name, header), error)
+                    self.findings.add_error((*path, name, header), error)
         try:
             return UrlUpstream(parse_url(url), tuple(headers), section.get("on_loss") == "reconnect")
         except ConfigError as error:
             if url:
-                self._findings.add_error((*path, "url"), error)
+                self.findings.add_error((*path, "url"), error)
             return None
 
     def _to_spawn(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
@@ -216,15 +230,15 @@ class ConfigReading:
             else:
                 words = (str(words),)
         except PenstockError as error:
-            self._findings.add((*path, "command"), error.headline)
+            self.findings.add((*path, "command"), error.headline)
             return None
         words = [*words, *cast("list[str]", section.get("args", []))]
         env = cast("dict[str, str]", section.get("env", {}))
         for name in env:
             if not name or "=" in name or "\0" in name:
-                self._findings.add((*path, "env", name), f'no variable can be called "{name}"')
+                self.findings.add((*path, "env", name), f'no variable can be called "{name}"')
         if not words[0]:
-            self._findings.add((*path, "command"), "the upstream command is empty")
+            self.findings.add((*path, "command"), "the upstream command is empty")
         return CommandUpstream(
             command=tuple(self._expanded(word, (*path, "command")) for word in words),
             env=tuple((name, self._expanded(value, (*path, "env", name))) for name, value in env.items()),
@@ -241,7 +255,7 @@ class ConfigReading:
     def _refuse(self, section: Section, path: Path, names: tuple[str, ...], what: str) -> None:
         for name in names:
             if section.get(name):
-                self._findings.add((*path, name), f"{name} is not for an upstream that is {what}")
+                self.findings.add((*path, name), f"{name} is not for an upstream that is {what}")
 
     def _expanded(self, text: str, path: Path) -> str:
         where = ".".join(map(str, path))
@@ -249,13 +263,13 @@ class ConfigReading:
         try:
             return expand(_own_spelling(text), where, self._environ)
         except ConfigError as error:
-            self._findings.add_error(path, error)
+            self.findings.add_error(path, error)
             return ""
 
     def _note_asked(self, text: str, path: Path) -> None:
         asked = _ASKED.search(text)
         if asked is not None:
-            self._findings.add(path, f"{asked[0]} would have to be asked of somebody; use ${{VAR}}")
+            self.findings.add(path, f"{asked[0]} would have to be asked of somebody; use ${{VAR}}")
 
 
 _ASKED = re.compile(r"\$\{(?:input|command|prompt):[^}]*\}")

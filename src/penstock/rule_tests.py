@@ -99,15 +99,16 @@ class RuleTest(Struct, frozen=True):
 
 
 def read_tests(reading: ConfigReading) -> list[RuleTest]:
-    """The tests in a configuration file and in the file beside it. Raises FaultyFile."""
-    tests = _Fixtures(reading.path, reading.document, reading.root).tests
+    """The tests in a configuration file and in the file beside it. Raises FaultyFile, also for its rules."""
+    tests = _Fixtures(reading.path, reading.document, reading.root, reading.findings).tests
+    reading.raise_faults()
     beside = maybe_tests_file(reading.path)
     if beside is not None:
         document = read_document_or_fail(beside, read_bytes(beside))
         findings = Findings()
         root = check_section(document.tree, "tests file", (), findings)
+        tests += _Fixtures(beside, document, root, findings).tests
         say_faults(beside, document, findings)
-        tests += _Fixtures(beside, document, root).tests
     return tests
 
 
@@ -120,13 +121,12 @@ def maybe_tests_file(path: str) -> str | None:
 
 
 class _Fixtures:
-    def __init__(self, name: str, document: Document, root: Section) -> None:
+    def __init__(self, name: str, document: Document, root: Section, findings: Findings) -> None:
         self._name = name
         self._document = document
-        self._findings = Findings()
+        self._findings = findings
         sections = cast("list[Section]", root.get("tests", []))
         self.tests = [self._test(section, ("tests", number)) for number, section in enumerate(sections)]
-        say_faults(name, document, self._findings)
 
     def _test(self, section: Section, path: Path) -> RuleTest:
         direction = cast(Direction, section.get("direction", "client"))

@@ -65,16 +65,21 @@ def explain(path: str, sender: Direction | None = None) -> int:
 
 
 def _messages(data: bytes, sender: Direction | None) -> list[tuple[Message, Direction]]:
+    lines = [line for line in data.split(b"\n") if line.strip()]
     try:
         return [_message(data.strip(), sender)]
-    except ProtocolError:
-        lines = [line for line in data.split(b"\n") if line.strip()]
-        try:
-            if len(lines) > 1:
-                return [_message(line, None) for line in lines[:-1]] + [_message(lines[-1], sender)]
-        except ProtocolError as other:
-            error = other
-        raise ConfigError("The message on stdin would be refused", error.reason) from None
+    except ProtocolError as error:
+        # One message over several lines that is wrong somewhere, or several messages?
+        if len(lines) < 2 or not all(line.lstrip().startswith(b"{") for line in lines):
+            raise _refused(error) from None
+    try:
+        return [_message(line, None) for line in lines[:-1]] + [_message(lines[-1], sender)]
+    except ProtocolError as error:
+        raise _refused(error) from None
+
+
+def _refused(error: ProtocolError) -> ConfigError:
+    return ConfigError("The message on stdin would be refused", error.reason)
 
 
 def _message(raw: bytes, sender: Direction | None) -> tuple[Message, Direction]:
@@ -151,6 +156,7 @@ def _explain_outcome(outcome: Outcome, direction: Direction, effects: RehearsedE
 
 def _read(path: str) -> tuple[ConfigReading, InterceptorConfig]:
     reading = ConfigReading(path, read_bytes(path))
+    reading.raise_faults()
     config = reading.config.interceptor
     if config is None:
         raise ConfigError(f"There are no rules in {path}", "It has no interceptor section")

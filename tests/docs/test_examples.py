@@ -18,6 +18,7 @@ EXAMPLES = sorted(
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_is_right(path: Path) -> None:
     reading = ConfigReading(path.name, path.read_bytes(), {})
+    reading.raise_faults()
     assert reading.config.upstream is not None
 
 

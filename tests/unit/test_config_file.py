@@ -35,7 +35,10 @@ def test_an_empty_file_asks_for_nothing() -> None:
 def test_everything_that_a_file_can_say() -> None:
     config = read("""
 $schema: ../schema/penstock.schema.json
-upstream: {command: [npx, -y, server, "${HOME_DIR}/data"], env: {PORT: 8080, A: "${NONE:-b}"}, cwd: "${HOME_DIR}"}
+upstream:
+  command: [npx, -y, server, "${HOME_DIR}/data"]
+  env: {PORT: 8080, A: "${NONE:-b}"}
+  cwd: "${HOME_DIR}"
 tools: {deny: ["^admin_", "a,b{1,3}"], allow: ^get_, read_only: true}
 listen: 0.0.0.0:9000
 allow_hosts: gate.example
@@ -170,11 +173,15 @@ def test_no_fault_shows_a_secret() -> None:
 
 # --- files of AI clients ------------------------------------------------------------------------------------
 
-CLAUDE = '{"mcpServers": {"files": {"command": "npx", "args": ["-y", "server", "${HOME_DIR}"], "env": {"A": "b"}}}}'
+CLAUDE = """{"mcpServers": {
+  "files": {"command": "npx", "args": ["-y", "server", "${HOME_DIR}"], "env": {"A": "b"}}
+}}"""
 VS_CODE = """{
   // of this workspace
   "inputs": [{"id": "key", "type": "promptString"}],
-  "servers": {"web": {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${env:TOKEN}"}}}
+  "servers": {
+    "web": {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${env:TOKEN}"}}
+  }
 }"""
 CODEX = '[mcp_servers.files]\ncommand = "npx"\nargs = ["-y", "server"]\nenabled = true\n'
 

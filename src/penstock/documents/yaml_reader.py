@@ -70,12 +70,14 @@ def _check_depth(text: str, table: LineTable) -> None:
     depth = 0
     try:
         while loader.check_event():
-            event: Any = loader.get_event()
+            event = loader.get_event()
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
                 if depth > limits.CONFIG_NESTING:
-                    line = table.line_at(event.start_mark.index)
-                    raise Unreadable(line, f"nested more than {limits.CONFIG_NESTING} levels deep")
+                    mark: Any = event.start_mark
+                    raise Unreadable(
+                        table.line_at(mark.index), f"nested more than {limits.CONFIG_NESTING} levels deep"
+                    )
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     finally:
