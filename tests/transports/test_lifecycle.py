@@ -126,7 +126,7 @@ def test_a_child_that_dies_takes_only_its_own_session(client: str, era: str, tmp
 @pytest.mark.parametrize("client", ["sse", "streamable"])
 def test_nobody_is_left_behind_by_clients_that_come_and_go(client: str, upstream: str, tmp_path: Path):
     """A third leave as they should, a third are cut off in the middle, a third without having heard a word."""
-    count = 90 if upstream == "stdio" else 150
+    count = 45 if upstream == "stdio" else 120
     with Upstream(upstream, tmp_path) as there, Proxy(tmp_path, there.words(), "--deny", DENY) as proxy:
         pid = proxy.process.pid
         for number in range(3):

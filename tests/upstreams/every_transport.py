@@ -433,9 +433,9 @@ class Server:
         reply.events(b": hello\n\n")
         session.stream = reply
         session.stream_there.set()
-        self.watch(reply)
+        is_heard = self.watch(reply)
         session.stream_there.clear()
-        return False
+        return is_heard
 
     def post(self, session: Http, reply: Reply, body: bytes) -> bool:
         try:
