@@ -264,6 +264,9 @@ UPSTREAM_POSTS = 256
 UNANSWERED_BYTES = 4 * MESSAGE_BYTES
 """Bytes posted to an upstream that has not begun to answer; past this the client is not read."""
 
+UNHEARD_ANSWERS = 256
+"""Answers that an HTTP upstream still works on and nobody waits for; past this the oldest is given up."""
+
 ERROR_EXCERPT_BYTES = 1_024
 """What is kept of an error page that is no JSON-RPC: enough to tell people what it says."""
 

@@ -16,7 +16,7 @@ from penstock.downstream.modern_http import ModernDoor
 from penstock.downstream.replies import refuse
 from penstock.downstream.sse import SseDoor
 from penstock.downstream.streamable_http import StreamableDoor
-from penstock.errors import PenstockError, UpstreamError
+from penstock.errors import PenstockError, UpstreamError, UpstreamLost
 from penstock.links import open_ruling, open_upstream
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
@@ -68,7 +68,13 @@ class _Listening:
             self._reviews,
         )
         self._desk = ModernDesk(
-            self._open_link, config.choice, self._catalogs, config.tools_seconds, say_catalog, self._schema
+            self._open_link,
+            config.choice,
+            self._catalogs,
+            config.tools_seconds,
+            say_catalog,
+            self._schema,
+            self._on_session_lost,
         )
         self._client: HttpClient | None = None
         self._cable: Cable | None = None
@@ -170,7 +176,7 @@ class _Listening:
                 config.choice,
                 self._catalogs,
                 say_catalog,
-                self._end,
+                self._on_upstream_lost,
                 self._has_sessions,
                 self._schema,
                 self._reviews,
@@ -187,6 +193,11 @@ class _Listening:
         return Front(guard, doors, well_known)
 
     # --- the end -----------------------------------------------------------------------------------------
+
+    def _on_upstream_lost(self, error: UpstreamError) -> None:
+        if not self._ending.done():
+            log.info("The upstream is gone: %s.", error.detail)
+            self._end(UpstreamLost())
 
     def _on_session_lost(self, error: PenstockError) -> None:
         if isinstance(self._config.upstream, UrlUpstream):
@@ -212,16 +223,24 @@ class _Listening:
 
     async def _close(self, server: HttpServer, seconds: float) -> None:
         drained = self._loop.create_task(server.drain(seconds))
-        # Streams have no end of their own, so the sessions end while the server waits for the rest.
-        await asyncio.wait({drained}, timeout=min(seconds, 0.2))
+        await asyncio.wait({drained}, timeout=_HURRY_SECONDS)
+        # Streams have no end of their own, so each is ended when nothing is under way on it any more.
+        while not drained.done():
+            self._sessions.end_settled()
+            self._desk.end_listeners()
+            if self._cable is not None:
+                self._cable.end_streams()
+            await asyncio.wait({drained}, timeout=_HURRY_SECONDS)
         self._sessions.end_all()
-        await drained
         await self._desk.close()
         if self._client is not None:
             await self._client.close()
         await self._office.closed()
         if self._ruling is not None:
             await self._ruling.close()
+
+
+_HURRY_SECONDS = 0.05
 
 
 def _by_era(legacy: StreamableDoor, modern: ModernDoor) -> Door:

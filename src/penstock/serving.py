@@ -10,7 +10,7 @@ from collections.abc import Callable
 from penstock import limits, say
 from penstock.config import ProxyConfig
 from penstock.downstream.stdio import StdioClient, take_stdio
-from penstock.errors import ConnectFailed, PenstockError
+from penstock.errors import ConnectFailed, PenstockError, UpstreamLost
 from penstock.links import open_ruling, open_upstream
 from penstock.net.warden import Warden
 from penstock.policy.schema import SchemaCheck
@@ -107,8 +107,12 @@ class _StdioSession:
     def _end(self, error: PenstockError | None = None) -> None:
         if not self._ending.done():
             self._ending.set_result(error)
-        elif self._late_error is None:
+        elif self._late_error is None and not self._is_harmless(error):
             self._late_error = error
+
+    def _is_harmless(self, error: PenstockError | None) -> bool:
+        # An upstream may leave of its own accord once the client has left; that is no loss to anybody.
+        return isinstance(error, UpstreamLost) and not self._relay.is_loss_felt
 
     async def _flush_client(self) -> None:
         flushed = asyncio.Event()

@@ -98,6 +98,7 @@ class Cable:
         self._on_catalog = on_catalog
         self._has_sessions = has_sessions
         self.under_way: set[CableResponse] = set()
+        self.unheard: dict[CableResponse, None] = {}  # whose clients are gone, oldest first
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Takes one request to the MCP endpoint."""
@@ -375,6 +376,27 @@ class Cable:
         self.sessions[session] = None
         if len(self.sessions) > limits.KNOWN_SESSION_IDS:
             del self.sessions[next(iter(self.sessions))]
+
+    def keep_unheard(self, response: CableResponse) -> None:
+        """Lets the upstream finish an answer that nobody waits for, unless there are too many of them."""
+        self.unheard[response] = None
+        if len(self.unheard) > limits.UNHEARD_ANSWERS:
+            next(iter(self.unheard)).give_up()
+
+    def forget_session(self, session: bytes) -> None:
+        """This session is over, and so is what nobody waits for in it."""
+        self.sessions.pop(session, None)
+        if self.reviews is not None:
+            self.reviews.forget(b"session " + session)
+        for response in tuple(self.unheard):
+            if response.session == session:
+                response.give_up()
+
+    def end_streams(self) -> None:
+        """Ends what has no end of its own: the streams on which clients only listen."""
+        for response in tuple(self.under_way):
+            if response.is_listening:
+                response.end_stream()
 
     def fail_all(self, error: UpstreamError) -> None:
         """The upstream is gone: everybody who waits hears it."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 INVALID_ANSWER = "The upstream's answer is not valid"
+_LISTEN = "subscriptions/listen"
 
 
 class CableResponse:
@@ -46,7 +47,7 @@ class CableResponse:
         self._reply = reply
         self._message = message
         self._era = era
-        self._session = session
+        self.session = session
         self._status = 0
         self._headers: Headers = []
         self._reader: SseReader | None = None
@@ -123,8 +124,8 @@ class CableResponse:
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         if self.on_success is not None and 200 <= self._status < 300:
             self._end()
-            if self._session is not None:
-                self._cable.remember_session(self._session)
+            if self.session is not None:
+                self._cable.remember_session(self.session)
             self.on_success()
             return
         if body and self._status == 200 and self.method == b"POST":
@@ -146,12 +147,34 @@ class CableResponse:
         """The response will not come, or not any further."""
         if self._is_over:
             return
-        log.warning("An answer of the upstream failed. %s. %s.", error.headline, error.detail)
+        if not self._is_discarding:
+            log.warning("An answer of the upstream failed. %s. %s.", error.headline, error.detail)
         self._end()
         if not self._is_discarding:
             self._reply_error(error.safe_message)
         if isinstance(error, ConnectFailed | UpstreamLost):
             self._cable.on_lost(error)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether this lasts until somebody ends it."""
+        return self.method == b"GET" or (self._message is not None and self._message.method == _LISTEN)
+
+    def give_up(self) -> None:
+        """Lets go of the upstream; nobody waits."""
+        self._end()
+        if self.ticket is not None:
+            self.ticket.cancel()
+
+    def end_stream(self) -> None:
+        """Ends it on both sides."""
+        self._end()
+        if self.ticket is not None:
+            self.ticket.cancel()
+        if self._reply.is_started:
+            self._reply.finish()
+        else:
+            self._reply.abort()
 
     # --- what the client's side tells --------------------------------------------------------------------
 
@@ -168,6 +191,7 @@ class CableResponse:
             self._is_discarding = True
             self._body.clear()
             self._on_drain()
+            self._cable.keep_unheard(self)
 
     def _on_drain(self) -> None:
         if self.ticket is not None:
@@ -303,13 +327,11 @@ class CableResponse:
             self._reply.write(encode_event(raw))
 
     def _note_session(self, status: int, headers: Headers) -> None:
-        if status == 404 and self._session is not None:
-            self._cable.sessions.pop(self._session, None)
+        if status == 404 and self.session is not None:
+            self._cable.forget_session(self.session)
         elif 200 <= status < 300:
-            if self.method == b"DELETE" and self._session is not None:
-                self._cable.sessions.pop(self._session, None)
-                if self._cable.reviews is not None:
-                    self._cable.reviews.forget(b"session " + self._session)
+            if self.method == b"DELETE" and self.session is not None:
+                self._cable.forget_session(self.session)
                 return
             session = find(headers, b"mcp-session-id")
             if session is not None:
@@ -343,6 +365,7 @@ class CableResponse:
     def _end(self) -> None:
         self._is_over = True
         self._cable.under_way.discard(self)
+        self._cable.unheard.pop(self, None)
 
 
 def _parts(body: bytes) -> list[bytes]:

@@ -83,6 +83,13 @@ class ModernPost:
         """Bytes that wait for the client to read."""
         return self._stream.unread if self._stream is not None else 0
 
+    def end(self) -> None:
+        """Ends a stream that has no end of its own."""
+        if self._stream is not None:
+            self._stream.finish()
+        elif not self._reply.is_started:
+            refuse(self._reply, 503, "Shutting down")
+
     def cut(self) -> None:
         """Hangs up on the client."""
         if self._stream is not None:

@@ -39,6 +39,11 @@ class SseSession:
         return True
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether a request of the client is not answered yet."""
+        return self._relay.pending > 0 or self._relay.is_holding
+
+    @property
     def patience(self) -> float:
         """It is never idle."""
         return limits.SESSION_IDLE_SECONDS

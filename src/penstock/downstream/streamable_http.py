@@ -128,6 +128,11 @@ class HttpSession:
         return bool(self._posts) or self._stream is not None
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether a request of the client is not answered yet."""
+        return bool(self._posts)
+
+    @property
     def patience(self) -> float:
         """How long the session may be idle: less for a client that only ever said hello."""
         return limits.SESSION_IDLE_SECONDS if self._requests > 1 else limits.SESSION_SHY_SECONDS
@@ -156,6 +161,8 @@ class HttpSession:
 
     def send(self, raw: bytes, route: object, message: Message | None) -> None:
         """Gives the client a message."""
+        if self._is_over:
+            return  # everybody who waited was told so
         if isinstance(route, Post):
             route.answer(raw, is_ours=message is None)
             return
@@ -171,7 +178,7 @@ class HttpSession:
 
     def refuse(self, raw: bytes, route: object) -> None:
         """Tells the client that what it posted was not passed on."""
-        if isinstance(route, Post):
+        if isinstance(route, Post) and not self._is_over:
             route.refuse(raw)
 
     def pause(self, reason: str) -> None:

@@ -32,13 +32,16 @@ class ModernDesk:
         tools_seconds: float,
         on_catalog: Callable[[ToolCatalog], None],
         schema: SchemaCheck | None,
+        on_lost: Callable[[UpstreamError], None],
     ) -> None:
+        """`on_lost` hears when the shared link is gone."""
         self._open_link = open_link
         self._choice = choice
         self._catalogs = catalogs
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
         self._schema = schema
+        self._on_lost = on_lost
         self._ready: tuple[SharedUpstream, ToolCatalog] | None = None
         self._waiting: list[Callable[[Outcome], None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -51,7 +54,7 @@ class ModernDesk:
 
     def adopt(self, link: UpstreamLink, catalog: ToolCatalog) -> None:
         """Uses a link that is already open and known to be modern."""
-        self._ready = (SharedUpstream(link, self._choice, self._schema), catalog)
+        self._ready = (self._share(link), catalog)
 
     def serve(self, then: Callable[[Outcome], None]) -> None:
         """Calls `then` with the link and its catalog, now or when they are there."""
@@ -65,6 +68,11 @@ class ModernDesk:
         self._waiting.append(then)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._open())
+
+    def end_listeners(self) -> None:
+        """Ends the requests that only listen."""
+        if self._ready is not None:
+            self._ready[0].end_listeners()
 
     async def close(self) -> None:
         """Closes the link."""
@@ -102,4 +110,7 @@ class ModernDesk:
             self._catalogs.put(key, catalog)
             self._on_catalog(catalog)
         # The list is frozen for our life: a link that had to be opened anew does not bring a new one.
-        return SharedUpstream(link, self._choice, self._schema), known or catalog
+        return self._share(link), known or catalog
+
+    def _share(self, link: UpstreamLink) -> SharedUpstream:
+        return SharedUpstream(link, self._choice, self._schema, self._on_lost)

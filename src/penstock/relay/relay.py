@@ -98,6 +98,7 @@ class Relay:
         self._was_initialize_answered = False
         self._has_tools = True
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
+        self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
         upstream.receiver = self
         if review is not None:
             review.on_idle = self._say_if_idle
@@ -462,6 +463,7 @@ class Relay:
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """The upstream is gone: everybody who waits hears it, then the session ends."""
+        self.is_loss_felt = self.is_holding or self.pending > 0
         self._room.stop()
         for message, route in self._room.leave():
             self._to_client(error_reply(message.id_token, INTERNAL_ERROR, error.safe_message), route)

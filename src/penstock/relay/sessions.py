@@ -23,6 +23,10 @@ class Session(Protocol):
         """Whether something is under way or a stream is open."""
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether a request of its client is not answered yet."""
+
+    @property
     def patience(self) -> float:
         """How long it may be idle."""
 
@@ -82,6 +86,13 @@ class Sessions:
             self._sessions[session.id] = self._sessions.pop(session.id)
             self._used[session.id] = self._loop.time()
         return session
+
+    def end_settled(self) -> None:
+        """Ends every session whose client waits for nothing."""
+        for session in self:
+            if not session.is_waiting:
+                session.end()
+                self.remove(session)
 
     def end_all(self) -> None:
         """Ends every session."""

@@ -8,6 +8,7 @@ other byte stays.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -45,6 +46,9 @@ class Asker(Protocol):
     def unread(self) -> int:
         """Bytes that it has not taken."""
 
+    def end(self) -> None:
+        """Ends it without an answer: it has been listening, and we end."""
+
     def cut(self) -> None:
         """Ends it without an answer: it does not read, and others wait."""
 
@@ -72,8 +76,16 @@ class _Asked:
 class SharedUpstream:
     """Multiplexes requests of the modern era over one link."""
 
-    def __init__(self, link: UpstreamLink, choice: ToolFilter, schema: SchemaCheck | None) -> None:
+    def __init__(
+        self,
+        link: UpstreamLink,
+        choice: ToolFilter,
+        schema: SchemaCheck | None,
+        on_lost: Callable[[UpstreamError], None] = lambda error: None,
+    ) -> None:
+        """`on_lost` hears of the end of the link, after everybody who waits."""
         self._link = link
+        self._on_lost = on_lost
         self._schema = schema
         self._choice = choice
         self._last_number = 0
@@ -114,6 +126,13 @@ class SharedUpstream:
     def on_drain(self) -> None:
         """A client reads again."""
         self._link.resume(_UNREAD)
+
+    def end_listeners(self) -> None:
+        """Ends the requests that only listen."""
+        for number, asked in tuple(self._asked.items()):
+            if asked.is_listening:
+                self.cancel(number)
+                asked.asker.end()
 
     def _renumbered(self, message: Message, number: bytes, asked: _Asked) -> Message:
         raw = with_value(message.raw, message.envelope, "id", number)
@@ -252,6 +271,7 @@ class SharedUpstream:
             asked.asker.answer(
                 error_reply(asked.id_token, INTERNAL_ERROR, error.safe_message), INTERNAL_ERROR
             )
+        self._on_lost(error)
 
     async def close(self) -> None:
         """Closes the link."""
