@@ -97,6 +97,8 @@ def read_struct(cls: type[Any], value: object, place: Place, faults: list[Fault]
     """The Struct that `value` describes; None, with the faults noted, when it describes none."""
     whole, short = getattr(cls, "whole", None), getattr(cls, "short", None)
     own_place = not isinstance(value, Mapping) or whole is not None
+    if not cls.__struct_fields__ and (value is None or value is True):
+        value = {}  # a word that needs no more
     if whole is not None:
         value = {whole: value}
     elif not isinstance(value, Mapping):
@@ -141,6 +143,8 @@ def struct_schema(cls: type[Any]) -> dict[str, Any]:
     if whole is not None:
         return reader_of(hints[whole]).schema
     fields = msgspec.structs.fields(cls)
+    if not fields:
+        return {"enum": [None, True, {}]}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {field.name.rstrip("_"): reader_of(hints[field.name]).schema for field in fields},

@@ -25,7 +25,7 @@ from penstock.wire.message import Kind, Message, read_client_message, read_upstr
 
 
 class NotedEffects:
-    """Effects that happen only on paper. Nothing ever waits: `awaited` things are run to their end at once."""
+    """Effects that happen only on paper; nothing ever waits."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[Any, ...]] = []
@@ -103,7 +103,9 @@ def rule(*actions: object, when: Sequence[object] = (), **more: object) -> dict[
     return {"id": "r", "conditions": list(when), "actions": list(actions), **more}
 
 
-def interceptor(*rules: dict[str, object], effects: NotedEffects | None = None, **section: object) -> Interceptor:
+def interceptor(
+    *rules: dict[str, object], effects: NotedEffects | None = None, **section: object
+) -> Interceptor:
     return Interceptor(loaded({"rules": list(rules), **section}), effects or NotedEffects())
 
 
@@ -144,7 +146,10 @@ def finish(outcome: Outcome | Awaitable[Outcome]) -> Outcome:
 
 
 def context(
-    state: SessionState | None = None, direction: Any = "client", of: Message | None = None, now: float = 100.0
+    state: SessionState | None = None,
+    direction: Any = "client",
+    of: Message | None = None,
+    now: float = 100.0,
 ) -> Context:
     exchange = ExchangeState(of, now) if of is not None else None
     return Context(state or session(), direction, now, exchange)

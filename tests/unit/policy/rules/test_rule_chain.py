@@ -1,0 +1,437 @@
+"""Guards, rules and interceptors in order; what fails never lets a reviewed message through."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scenes import (
+    NotedEffects,
+    answer,
+    client,
+    context,
+    error_of,
+    finish,
+    interceptor,
+    request,
+    response,
+    rule,
+    send,
+    session,
+    upstream,
+)
+
+from penstock.policy.interception import ALLOWED, EffectVerdict, Outcome, Pass, Refuse
+
+CALL = request("tools/call", {"name": "t", "arguments": {"a": 1}})
+OTHER = request("prompts/get", {"name": "p"})
+ASK = {"webhook": {"url": "https://example.org/ask", "wait": True}}
+
+
+def _named(id: str, *actions: object, **more: Any) -> dict[str, object]:
+    return rule(*actions, **{"id": id, **more})
+
+
+# --- order and disagreement ---------------------------------------------------------------------------
+
+
+def test_rules_run_by_priority_then_id_and_see_what_came_before() -> None:
+    box = interceptor(
+        _named("b", {"set_param": {"field": "x", "value": "${param.x}b"}}, priority=5),
+        _named("a", {"set_param": {"field": "x", "value": "${param.x}a"}}, priority=5),
+        _named("z", {"set_param": {"field": "x", "value": "z"}}, priority=9),
+    )
+    outcome = send(box, CALL)
+    assert json.loads(outcome.verdict.raw or b"")["params"]["x"] == "zab"
+    assert outcome.rules == ("z", "a", "b")
+
+
+def test_fail_fast_stops_at_the_first_block() -> None:
+    effects = NotedEffects()
+    rules = [
+        _named("a", {"block": "first"}, priority=2),
+        _named("b", {"block": "second"}, {"metric": "heard"}),
+    ]
+    assert error_of(send(interceptor(*rules, effects=effects), CALL))["message"] == "first"
+    assert effects.metrics == {}
+
+
+def test_without_fail_fast_all_are_heard_and_the_first_block_stands() -> None:
+    effects = NotedEffects()
+    rules = [
+        _named("a", {"block": "first"}, priority=2),
+        _named("b", {"block": "second"}, {"metric": "heard"}),
+    ]
+    box = interceptor(*rules, effects=effects, chain={"fail_fast": False})
+    assert error_of(send(box, CALL))["message"] == "first"
+    assert effects.metrics == {"heard": 1}
+
+
+def test_allow_ends_the_chain_for_lower_priorities() -> None:
+    box = interceptor(_named("yes", "allow", priority=2), _named("no", {"block": "x"}, priority=1))
+    assert send(box, CALL).verdict == Pass(CALL.raw, False)
+
+
+@pytest.mark.parametrize("ids", [("a", "b"), ("b", "a")])
+def test_block_wins_over_an_allow_of_the_same_priority(ids: tuple[str, str]) -> None:
+    box = interceptor(_named(ids[0], "allow"), _named(ids[1], {"block": "x"}))
+    assert isinstance(send(box, CALL).verdict, Refuse)
+
+
+def test_without_fail_fast_block_wins_over_any_allow() -> None:
+    rules = [_named("yes", "allow", priority=2), _named("no", {"block": "x"}, priority=1)]
+    assert isinstance(send(interceptor(*rules, chain={"fail_fast": False}), CALL).verdict, Refuse)
+
+
+def test_a_rule_that_is_switched_off_does_nothing() -> None:
+    box = interceptor(_named("a", {"block": "x"}, enabled=False))
+    assert not box.watches("tools/call", "client")
+    assert send(interceptor(_named("a", {"block": "x"}), enabled=False), CALL).verdict == Pass(
+        CALL.raw, False
+    )
+
+
+# --- attention ----------------------------------------------------------------------------------------
+
+
+THOUSAND = [
+    _named(f"r{n}", {"block": "x"}, when=[{"method_equals": f"vendor/m{n}"}, {"param_exists": "a"}])
+    for n in range(1000)
+]
+
+
+@settings(max_examples=20)
+@given(st.binary(max_size=8), st.sampled_from([" ", "\t", ""]))
+def test_a_thousand_rules_that_do_not_name_the_method_change_nothing(value: bytes, blank: str) -> None:
+    box = _thousand
+    text = json.dumps(value.hex()).encode()
+    raw = b'{"jsonrpc":"2.0",%b"id":1.0,"method":"tools/call","params":{"v":%b}}' % (blank.encode(), text)
+    assert not box.watches("tools/call", "client")
+    outcome = box.on_client(client(raw), context(of=client(raw)))
+    assert isinstance(outcome, Outcome)
+    assert outcome.verdict == Pass(raw, False)
+
+
+_thousand = interceptor(*THOUSAND)
+
+
+def test_rules_are_found_by_what_they_say_about_the_method() -> None:
+    box = interceptor(
+        _named("in", {"block": "x"}, when=[{"method_in": ["a/b", "a/c"]}]),
+        _named(
+            "any", {"block": "x"}, when=[{"any": [{"method_equals": "d"}, {"all": [{"method_equals": "e"}]}]}]
+        ),
+        _named("prefix", {"block": "x"}, when=[{"method_starts_with": "p/"}, {"param_exists": "q"}]),
+        _named("not", {"block": "x"}, when=[{"not": {"method_matches": "^[a-z]"}}]),
+        _named("both", {"block": "x"}, when=[{"method_equals": "f"}], direction="both"),
+        _named("none", {"block": "x"}, when=[{"method_equals": "g"}, {"method_equals": "h"}]),
+    )
+    watched = {
+        m
+        for m in ("a/b", "a/c", "a/d", "d", "e", "f", "g", "h", "p/x", "X", None)
+        if box.watches(m, "client")
+    }
+    assert watched == {"a/b", "a/c", "d", "e", "f", "p/x", "X", None}
+    assert [m for m in ("a/b", "f", "X") if box.watches(m, "upstream")] == ["f"]
+
+
+def test_rules_without_a_method_apply_to_all_of_their_direction() -> None:
+    box = interceptor(rule({"block": "x"}))
+    assert box.watches("anything", "client")
+    assert not box.watches("anything", "upstream")
+
+
+def test_rules_that_speak_of_results_look_at_the_upstream() -> None:
+    box = interceptor(rule({"block": "x"}, when=[{"not": {"result_exists": "ok"}}]))
+    assert not box.watches("tools/call", "client")
+    assert box.watches("tools/call", "upstream")
+
+
+def test_many_unknown_methods_do_not_fill_the_memory() -> None:
+    box = interceptor(rule({"block": "x"}, when=[{"method_equals": "a"}]))
+    for number in range(3000):
+        assert not box.watches(f"x{number}", "client")
+    assert len(box._plans) <= 1024
+
+
+# --- failures -----------------------------------------------------------------------------------------
+
+
+def explode(value: object) -> object:
+    raise RuntimeError("secret")
+
+
+BOOM = {"transform": f"{__name__}:explode"}
+
+
+@pytest.mark.parametrize(
+    ("message", "chain", "classes", "passes"),
+    [
+        (CALL, {}, {}, False),
+        (OTHER, {}, {}, True),
+        (OTHER, {"default_action": "block"}, {}, False),
+        (OTHER, {}, {"prompts/*": "review"}, False),
+        (CALL, {}, {"tools/call": "log"}, True),
+        (CALL, {}, {"tools/*": "log", "tools/call": "review"}, False),
+    ],
+)
+def test_a_rule_that_fails_blocks_what_is_reviewed(
+    message: Any, chain: Any, classes: Any, passes: bool
+) -> None:
+    box = interceptor(rule(BOOM), chain=chain, classes=classes)
+    outcome = send(box, message)
+    assert isinstance(outcome.verdict, Pass) is passes
+    if not passes:
+        assert error_of(outcome)["data"] == {"rule": "r", "action": "error"}
+        assert "secret" not in error_of(outcome)["message"]
+
+
+def test_rules_after_a_failed_one_are_still_heard() -> None:
+    box = interceptor(_named("a", BOOM), _named("b", {"block": "heard"}))
+    assert error_of(send(box, OTHER))["message"] == "heard"
+
+
+def test_a_failure_after_a_block_takes_nothing_back() -> None:
+    assert error_of(send(interceptor(rule({"block": "x"}, BOOM)), OTHER))["message"] == "x"
+
+
+def test_a_failed_rule_on_a_response_of_a_reviewed_request_does_not_let_it_through() -> None:
+    box = interceptor(rule(BOOM, direction="upstream"))
+    assert "error" in json.loads(answer(box, response({"a": 1}), CALL).verdict.raw or b"")
+    assert answer(box, response({"a": 1}), OTHER).verdict.raw == response({"a": 1}).raw
+
+
+@pytest.mark.parametrize(("message", "passes"), [(CALL, False), (OTHER, True)])
+def test_a_chain_that_takes_too_long_blocks_what_is_reviewed(message: Any, passes: bool) -> None:
+    effects = NotedEffects()
+    effects.times_out = True
+    outcome = send(interceptor(rule(ASK), effects=effects), message)
+    assert isinstance(outcome.verdict, Pass) is passes
+    if not passes:
+        assert error_of(outcome)["data"]["action"] == "timeout"
+
+
+def test_a_message_with_too_much_to_look_at_is_blocked() -> None:
+    raw = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{'
+        + b'"a":1,' * 60_000
+        + b'"b":1}}}'
+    )
+    box = interceptor(rule({"log": "x"}, when=[{"param_equals": {"field": "arguments.a", "value": 2}}]))
+    assert error_of(send(box, client(raw)))["data"]["action"] == "error"
+
+
+# --- default_action -----------------------------------------------------------------------------------
+
+
+def test_default_action_block_stops_reviewed_requests_that_no_rule_speaks_about() -> None:
+    only_read = _named("read", "allow", when=[{"param_equals": {"field": "name", "value": "read"}}])
+    box = interceptor(only_read, chain={"default_action": "block"})
+    assert isinstance(send(box, request("tools/call", {"name": "read"})).verdict, Pass)
+    assert error_of(send(box, CALL))["data"]["rule"] == "default_action"
+    assert isinstance(send(box, OTHER).verdict, Pass)
+    assert isinstance(answer(box, response({}), CALL).verdict, Pass)
+    assert isinstance(send(box, request("ping")).verdict, Pass)
+
+
+# --- side by side -------------------------------------------------------------------------------------
+
+
+def test_parallel_asks_side_by_side_and_decides_in_order() -> None:
+    effects = NotedEffects()
+    rules = [_named(id, ASK, when=[{"method_equals": "tools/call"}]) for id in "abc"]
+    box = interceptor(*rules, effects=effects, chain={"parallel": True})
+    assert send(box, CALL).verdict == Pass(CALL.raw, False)
+    assert effects.side_by_side == [3]
+    assert [note[2]["rule"] for note in effects.notes] == ["a", "b", "c"]
+    effects.verdict = EffectVerdict("block", "no")
+    assert send(box, CALL).blocked_by == "a"
+
+
+def test_parallel_asks_nobody_who_would_not_have_been_asked() -> None:
+    effects = NotedEffects()
+    rules = [
+        _named("a", ASK, priority=4),
+        _named("b", {"rate_limit": {"limit": 0 + 1, "window": "1s"}}, priority=3),
+        _named("c", ASK, priority=2),
+    ]
+    send(interceptor(*rules, effects=effects, chain={"parallel": True}), CALL)
+    assert effects.side_by_side == [1, 1]
+
+
+def test_parallel_asks_again_when_an_answer_changed_the_message() -> None:
+    effects = NotedEffects()
+    effects.verdict = EffectVerdict("allow", set_params=b'{"name":"u"}')
+    rules = [_named("a", ASK), _named("b", ASK)]
+    outcome = send(interceptor(*rules, effects=effects, chain={"parallel": True}), CALL)
+    asked = [(note[2]["rule"], note[2]["message"]["params"]["name"]) for note in effects.notes]
+    assert asked == [("a", "t"), ("b", "t"), ("b", "u")]
+    assert json.loads(outcome.verdict.raw or b"")["params"] == {"name": "u"}
+
+
+class Slow:
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.verdict = EffectVerdict(**config)
+
+    async def review(self, message: Any, context: Any, effects: Any) -> EffectVerdict:
+        effects.notes.append(("slow", message.raw))
+        return self.verdict
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_general_interceptors_come_last_and_decide_the_same_side_by_side(parallel: bool) -> None:
+    effects = NotedEffects()
+    slow = {"class": f"{__name__}:Slow"}
+    box = interceptor(
+        rule({"set_param": {"field": "name", "value": "u"}}),
+        interceptors=[slow, {**slow, "config": {"decision": "block", "reason": "late"}}, slow],
+        chain={"parallel": parallel},
+        effects=effects,
+    )
+    outcome = send(box, CALL)
+    assert error_of(outcome)["message"] == "late"
+    assert error_of(outcome)["data"] == {"rule": f"{__name__}:Slow", "action": f"{__name__}:Slow"}
+    assert all(b'"name":"u"' in raw for _, raw in effects.notes)
+    assert effects.side_by_side == ([3] if parallel else [])
+
+
+# --- interceptors of the user's own -------------------------------------------------------------------
+
+
+class Own:
+    senders = ("client",)
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.word = config["word"]
+
+    def review(self, message: Any, context: Any, effects: Any) -> EffectVerdict | None:
+        if self.word == "crash":
+            raise KeyError("secret")
+        if self.word == "nonsense":
+            return "yes"  # type: ignore[return-value]
+        if self.word == "change":
+            return EffectVerdict(set_params=b'{"changed":true}')
+        return ALLOWED if self.word == "fine" else EffectVerdict("block", self.word)
+
+
+def _own(word: str) -> dict[str, Any]:
+    return {"class": f"{__name__}:Own", "config": {"word": word}}
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"), [("no way", "no way"), ("crash", "Blocked because"), ("nonsense", "Blocked because")]
+)
+def test_a_class_of_the_users_own_blocks_or_fails(word: str, reason: str) -> None:
+    box = interceptor(method_interceptors={"tools/call": _own(word)})
+    assert error_of(send(box, CALL))["message"].startswith(reason)
+    assert not box.watches("prompts/get", "client")
+    assert not box.watches("tools/call", "upstream")
+
+
+def test_rules_see_what_a_method_interceptor_changed() -> None:
+    box = interceptor(
+        rule({"block": "seen"}, when=[{"param_equals": {"field": "changed", "value": True}}]),
+        method_interceptors={"tools/call": _own("change")},
+    )
+    assert error_of(send(box, CALL))["message"] == "seen"
+
+
+def test_without_fail_fast_a_method_interceptor_does_not_end_the_chain() -> None:
+    effects = NotedEffects()
+    box = interceptor(
+        rule({"metric": "heard"}),
+        method_interceptors={"tools/call": _own("no")},
+        chain={"fail_fast": False},
+        effects=effects,
+    )
+    assert error_of(send(box, CALL))["message"] == "no"
+    assert effects.metrics == {"heard": 1}
+
+
+def test_general_interceptors_may_choose_their_methods() -> None:
+    box = interceptor(interceptors=[{**_own("no"), "methods": ["a"], "direction": "upstream"}])
+    assert box.watches("a", "upstream")
+    assert not box.watches("a", "client")
+    assert not box.watches("b", "upstream")
+
+
+# --- directions, requests of the upstream, frames ------------------------------------------------------
+
+
+SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
+
+
+def test_a_blocked_request_of_the_upstream_is_answered_to_the_upstream() -> None:
+    box = interceptor(
+        rule(
+            {"block": "no sampling"}, when=[{"method_equals": "sampling/createMessage"}], direction="upstream"
+        )
+    )
+    message = upstream(
+        json.dumps(
+            {"jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage", "params": SAMPLING}
+        ).encode()
+    )
+    outcome = finish(box.on_upstream(message, context(direction="upstream", of=message)))
+    assert isinstance(outcome.verdict, Refuse)
+    assert json.loads(outcome.verdict.raw or b"")["id"] == 7
+
+
+def _asking(params: object = SAMPLING) -> dict[str, Any]:
+    return {
+        "resultType": "input_required",
+        "inputRequests": {"who": {"method": "sampling/createMessage", "params": params}},
+        "requestState": "s",
+    }
+
+
+def test_a_request_within_a_result_is_judged_like_one_that_comes_alone() -> None:
+    when = [{"method_equals": "sampling/createMessage"}]
+    box = interceptor(rule({"block": "no sampling"}, when=when, direction="upstream"))
+    assert box.watches("tools/call", "upstream")
+    outcome = answer(box, response(_asking()), CALL)
+    assert isinstance(outcome.verdict, Pass)
+    assert error_of(outcome)["message"] == "no sampling"
+    assert answer(box, response({"content": []}), CALL).verdict == Pass(response({"content": []}).raw, False)
+
+
+def test_a_request_within_a_result_is_changed_in_its_place() -> None:
+    when = [{"method_equals": "sampling/createMessage"}]
+    box = interceptor(
+        rule({"set_param": {"field": "maxTokens", "value": 1}}, when=when, direction="upstream")
+    )
+    message = response(_asking())
+    outcome = answer(box, message, CALL)
+    assert outcome.verdict == Pass(message.raw.replace(b'"maxTokens":5', b'"maxTokens":1'), True)
+
+
+def test_an_exchange_remembers_what_was_done_to_it() -> None:
+    box = interceptor(rule({"set_param": {"field": "name", "value": "u"}}))
+    where = context(of=CALL)
+    finish(box.on_client(CALL, where))
+    assert where.exchange is not None
+    assert (where.exchange.intercepted, where.exchange.modified) == (True, ["r"])
+    assert b'"u"' in where.exchange.request.raw
+
+
+def test_state_carries_from_a_response_to_the_next_request() -> None:
+    box = interceptor(
+        _named("mark", {"set_state": {"key": "tainted", "value": True}}, when=[{"result_exists": "content"}]),
+        _named("stop", {"block": "tainted"}, when=[{"state_equals": {"key": "tainted", "value": True}}]),
+    )
+    state = session()
+    assert isinstance(send(box, CALL, state).verdict, Pass)
+    answer(box, response({"content": []}), CALL, state)
+    assert error_of(send(box, CALL, state))["message"] == "tainted"
+    assert state.stats["tools/call"].blocked == 1
+
+
+def test_in_mode_transport_rules_see_frames_of_no_method() -> None:
+    box = interceptor(rule({"block": "too old"}, when=[{"session_age_greater_than": "1m"}]), mode="transport")
+    assert box.watches("anything", "client")
+    assert isinstance(send(box, CALL).verdict, Pass)
+    late = finish(box.on_client(CALL, context(of=CALL, now=200.0)))
+    assert error_of(late)["message"] == "too old"

@@ -1,0 +1,221 @@
+"""A right file loads, a wrong one is told all its faults, and people can read what it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scenes import NotedEffects, answer, error_of, interceptor, loaded, request, response, rule, send, session
+
+from penstock.policy.actions import ACTIONS
+from penstock.policy.conditions import CONDITIONS
+from penstock.policy.interception import Interceptor, Pass, Refuse
+from penstock.policy.interceptor_config import build, describe, json_schema
+
+SAMPLE = yaml.safe_load(Path(__file__).with_name("interceptor_sample.yaml").read_text())["interceptor"]
+
+
+def test_the_sample_does_what_it_says(caplog: pytest.LogCaptureFixture) -> None:
+    effects = NotedEffects()
+    box = Interceptor(loaded(SAMPLE), effects)
+    state = session()
+    assert isinstance(send(box, request("tools/call", {"name": "read_file"}), state).verdict, Pass)
+    assert isinstance(send(box, request("tools/call", {"name": "execute_command"}), state).verdict, Refuse)
+    assert isinstance(send(box, request("tools/call", {"name": "other"}), state).verdict, Refuse)
+    passed = [isinstance(send(box, request("expensive/x"), state).verdict, Pass) for _ in range(11)]
+    assert passed == [True] * 10 + [False]
+    assert isinstance(send(box, request("resources/read", {"uri": "file:///workspace/a"})).verdict, Pass)
+    assert isinstance(
+        send(box, request("resources/read", {"uri": "file:///workspace/a.pem"})).verdict, Refuse
+    )
+    assert isinstance(send(box, request("resources/read", {"uri": "file:///etc/a"})).verdict, Refuse)
+    assert box.watches("resources/list", "upstream")
+    assert not box.watches("prompts/list", "client")
+
+
+def test_without_its_method_interceptors_the_sample_blocks_dangerous_tools(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    box = Interceptor(loaded({**SAMPLE, "method_interceptors": {}}), NotedEffects())
+    outcome = send(box, request("tools/call", {"name": "delete_file"}))
+    assert error_of(outcome)["message"] == "Dangerous tool blocked for safety"
+    assert error_of(outcome)["data"] == {"rule": "block-dangerous-tools", "action": "block"}
+    assert "Attempted to call dangerous tool" in caplog.text
+
+
+BAD: list[tuple[Any, tuple[Any, ...], str, str]] = [
+    ({"enabld": True}, ("enabld",), 'unknown key "enabld"', 'did you mean "enabled"?'),
+    ([], (), "must be a mapping", ""),
+    ({"mode": "tcp"}, ("mode",), 'unknown value "tcp"', "one of mcp, transport"),
+    ({"chain": {"timeout": "5 parsecs"}}, ("chain", "timeout"), "invalid duration", "30s"),
+    ({"chain": {"fail_fast": "yes"}}, ("chain", "fail_fast"), "must be true or false", ""),
+    ({"rules": {"id": 1}}, ("rules",), "must be a list", ""),
+    ({"rules": [{"actions": ["allow"]}]}, ("rules", 0), '"id" is missing', ""),
+    ({"rules": [{"id": 5, "actions": ["allow"]}]}, ("rules", 0, "id"), "must be text", "quotes"),
+    ({"rules": [{"id": "r", "actions": []}]}, ("rules", 0), "no actions", ""),
+    ({"rules": [rule("alow")]}, ("rules", 0, "actions", 0), "must be one action", 'did you mean "allow"?'),
+    ({"rules": [rule({"blok": "x"})]}, ("rules", 0, "actions", 0), 'unknown action "blok"', 'mean "block"?'),
+    ({"rules": [rule("allow", {"block": "x"})]}, ("rules", 0), "both allows and blocks", ""),
+    (
+        {"rules": [rule("allow", when=[{"method_equal": "x"}])]},
+        ("rules", 0, "conditions", 0),
+        'unknown condition "method_equal"',
+        'did you mean "method_equals"?',
+    ),
+    (
+        {"rules": [rule("allow", when=[{"not": {"any": [{"param_exist": "x"}]}}])]},
+        ("rules", 0, "conditions", 0, "not", "any", 0),
+        "unknown condition",
+        "param_exists",
+    ),
+    (
+        {"rules": [rule("allow", when=[{"method_equals": "a", "param_exists": "b"}])]},
+        ("rules", 0, "conditions", 0),
+        "must be one condition, not 2 keys",
+        "entry of its own",
+    ),
+    (
+        {"rules": [rule("allow", when=[{"param_matches": {"field": "a", "pattern": "(a+)+"}}])]},
+        ("rules", 0, "conditions", 0, "param_matches", "pattern"),
+        "Unsafe regex pattern",
+        "backtracking",
+    ),
+    (
+        {"rules": [rule("allow", when=[{"param_in": {"field": "a", "value": [1]}}])]},
+        ("rules", 0, "conditions", 0, "param_in", "value"),
+        'unknown key "value"',
+        'did you mean "values"?',
+    ),
+    (
+        {"rules": [rule("allow", when=[{"param_greater_than": {"field": "a", "value": "1"}}])]},
+        ("rules", 0, "conditions", 0, "param_greater_than", "value"),
+        "must be a number, not text",
+        "",
+    ),
+    ({"rules": [rule("allow", when=[{"param_exists": "a..b"}])]}, ("rules", 0, "conditions", 0, "param_exists"), "path", ""),
+    ({"rules": [rule({"delay": "5s"})]}, ("rules", 0, "actions", 0), "waits longer", "chain.timeout"),
+    ({"rules": [rule({"log": "${methd}"})]}, ("rules", 0, "actions", 0, "log"), "no ${methd}", 'mean "method"?'),
+    ({"rules": [rule({"log": {"level": "loud"}})]}, ("rules", 0, "actions", 0, "log", "level"), "loud", "one of"),
+    ({"rules": [rule({"webhook": "http://a.b/"})]}, ("rules", 0, "actions", 0, "webhook"), "not encrypted", "allow_http"),
+    ({"rules": [rule({"webhook": "ftp://a.b/"})]}, ("rules", 0, "actions", 0, "webhook"), "Invalid URL", "http"),
+    ({"rules": [rule({"run_script": {"timeout": "1s"}})]}, ("rules", 0, "actions", 0, "run_script"), "needs either", ""),
+    ({"rules": [rule({"fork": {}})]}, ("rules", 0, "actions", 0, "fork"), "needs either", ""),
+    ({"rules": [rule({"metric": "a b"})]}, ("rules", 0, "actions", 0, "metric"), "invalid metric", "letters"),
+    ({"rules": [rule({"set_state": {"key": "a"}})]}, ("rules", 0, "actions", 0, "set_state"), "needs either", ""),
+    ({"rules": [rule({"transform": "no.such:f"})]}, ("rules", 0, "actions", 0, "transform"), "cannot load", "No module"),
+    ({"rules": [rule({"rate_limit": {"limit": 0, "window": "1s"}})]}, ("rules", 0, "actions", 0, "rate_limit", "limit"), "1 or more", ""),
+    ({"rules": [rule("allow"), rule("allow")]}, ("rules", 1, "id"), 'the id "r" is taken', "rules[0]"),
+    ({"rules": [rule("allow", direction="up")]}, ("rules", 0, "direction"), "unknown value", "one of client"),
+    ({"classes": {"a": "revue"}}, ("classes", "a"), "revue", 'did you mean "review"?'),
+    ({"mode": "transport", "rules": [rule("allow", when=[{"method_equals": "a"}])]}, ("rules", 0, "conditions"), "needs mode: mcp", ""),
+    ({"mode": "transport", "rules": [rule({"remove_param": "a"})]}, ("rules", 0, "actions", 0), "needs mode: mcp", ""),
+    ({"interceptors": [{"class": "nothing"}]}, ("interceptors", 0, "class"), "unknown class", "import path"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tree", "place", "message", "hint"), BAD)
+def test_a_fault_is_told_with_its_place_and_a_hint(tree: Any, place: Any, message: str, hint: str) -> None:
+    config, faults = build(tree)
+    assert config is None
+    assert [fault.path for fault in faults] == [place]
+    assert message in faults[0].message
+    assert hint in (faults[0].hint or "")
+
+
+def test_all_faults_are_told_at_once() -> None:
+    rules = [
+        {"id": "a", "priorty": 1, "conditions": [{"nope": 1}, {"method_equals": 3}], "actions": [{"delay": "x"}, {"block": 1}]},
+        {"id": "b", "actions": ["hm"]},
+    ]  # fmt: skip
+    _, faults = build({"chain": {"timeot": 1}, "rules": rules})
+    assert sorted(".".join(map(str, fault.path)) for fault in faults) == [
+        "chain.timeot",
+        "rules.0.actions.0.delay",
+        "rules.0.actions.1.block",
+        "rules.0.conditions.0",
+        "rules.0.conditions.1.method_equals",
+        "rules.0.priorty",
+        "rules.1.actions.0",
+    ]
+    assert str(faults[0]).count(": ") >= 1
+
+
+def test_nothing_at_all_is_a_configuration_that_lets_everything_pass() -> None:
+    config, faults = build(None)
+    assert not faults
+    assert config is not None
+    assert describe(config) == ["There are no rules: everything passes."]
+
+
+def test_the_summary_tells_rule_by_rule_in_the_order_in_which_they_run() -> None:
+    lines = describe(loaded(SAMPLE))
+    assert lines[0].startswith("First, for tools/call: allow calls of list_directory, read_file, write_file")
+    assert lines[2] == (
+        "1. block-dangerous-tools (Block dangerous tool calls), priority 100, from the client: when the method is "
+        '"tools/call" and param name is one of "execute_command", "delete_file", block it: '
+        '"Dangerous tool blocked for safety"; say "Attempted to call dangerous tool"'
+    )
+    assert [line[:2] for line in lines[2:5]] == ["1.", "2.", "3."]
+
+
+EXAMPLES: dict[str, Any] = {
+    "method_equals": "a", "method_starts_with": "a", "method_ends_with": "a", "method_matches": "a",
+    "method_in": ["a"], "param_exists": "a", "param_equals": {"field": "a", "value": 1},
+    "param_matches": {"field": "a", "pattern": "b"}, "param_in": {"field": "a", "values": [1]},
+    "param_greater_than": {"field": "a", "value": 1}, "param_less_than": {"field": "a", "value": 1},
+    "param_is_null": "a", "param_is_array": "a", "result_exists": "a",
+    "result_equals": {"field": "a", "value": 1}, "error_code_equals": 1, "error_message_contains": "a",
+    "session_id_equals": "a", "session_age_greater_than": "1m", "state_equals": {"key": "a", "value": 1},
+    "state_greater_than": {"key": "a", "value": 1}, "all": [{"param_exists": "a"}],
+    "any": [{"param_exists": "a"}], "not": {"param_exists": "a"},
+    "allow": None, "block": "a", "delay": "1s", "set_param": {"field": "a", "value": 1}, "remove_param": "a",
+    "set_result": {"value": 1}, "inject_error": {"code": 1, "message": "a"}, "transform": "json:dumps",
+    "log": {"message": "a"}, "metric": "a", "webhook": "https://a.b/", "run_script": "a", "fork": "https://a.b/",
+    "cache": {"ttl": "1s"}, "rate_limit": {"limit": 1, "window": "1s"}, "set_state": {"key": "a", "value": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*CONDITIONS, *ACTIONS])
+def test_every_condition_and_action_can_be_told_in_plain_words(name: str) -> None:
+    tree = (
+        rule("allow", when=[{name: EXAMPLES[name]}]) if name in CONDITIONS else rule({name: EXAMPLES[name]})
+    )
+    (line, *_) = describe(loaded({"rules": [tree]}))
+    assert "{" not in line
+    assert "Struct" not in line
+
+
+def test_the_schema_knows_every_condition_and_action() -> None:
+    schema: Any = json_schema()
+    assert set(schema["$defs"]["condition"]["properties"]) == set(CONDITIONS)
+    assert set(schema["$defs"]["action"]["anyOf"][1]["properties"]) == set(ACTIONS)
+    assert schema["additionalProperties"] is False
+    assert set(schema["properties"]) == {
+        "enabled", "mode", "chain", "rules", "method_interceptors", "interceptors", "classes",
+    }  # fmt: skip
+
+
+def test_the_schema_takes_what_the_reader_takes() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    check = jsonschema.Draft202012Validator(json_schema())
+    check.validate(SAMPLE)
+    for name, value in EXAMPLES.items():
+        tree = rule("allow", when=[{name: value}]) if name in CONDITIONS else rule({name: value})
+        check.validate({"rules": [tree]})
+    assert not check.is_valid({"rules": [rule({"blok": "x"})]})
+
+
+def test_masks_hide_addresses_and_secrets_however_deep() -> None:
+    box = interceptor(
+        rule(
+            {"transform": {"call": "penstock.policy.masks:mask_emails", "field": "content.*.text"}},
+            direction="upstream",
+        ),
+        {**rule({"transform": "penstock.policy.masks:mask_secrets"}, direction="upstream"), "id": "s"},
+    )
+    token = "ghp_" + "a" * 36
+    message = response({"content": [{"text": "to a.b@c.org now"}, {"text": "fine"}], "x": [token]})
+    after = answer(box, message, request()).verdict.raw
+    assert after == message.raw.replace(b"a.b@c.org", b"[masked]").replace(token.encode(), b"[masked]")
