@@ -17,7 +17,7 @@ from msgspec import structs
 from penstock import limits
 from penstock.config import ProxyConfig
 from penstock.config_file import digest_of
-from penstock.errors import PenstockError
+from penstock.errors import ConfigError, PenstockError
 
 log = logging.getLogger("penstock")
 
@@ -99,8 +99,10 @@ class ConfigWatch:
         self._digest = digest
         try:
             config = self._load(data)
-        except PenstockError as error:
-            self._on_error(error)
+        except Exception as why:  # a file may name Python code, which may raise anything
+            if not isinstance(why, PenstockError):
+                why = ConfigError("Cannot load the configuration", f"{type(why).__name__}: {why}")
+            self._on_error(why)
             log.warning("%s has changed and is not right; the rules stay as they are.", self._path)
             return
         self._take(config)

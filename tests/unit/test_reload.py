@@ -22,6 +22,8 @@ def load(data: bytes) -> ProxyConfig:
     """Stands for reading a file: its text is the rules; `bad` is no good."""
     if b"bad" in data:
         raise ConfigError("bad rules", "on line 7")
+    if b"crash" in data:
+        raise ZeroDivisionError("by a class of the user's")
     upstream = CommandUpstream(("other",) if b"other" in data else ("x",))
     rules = InterceptorConfig(rule_set=data)
     return ProxyConfig(upstream, ToolFilter(), interceptor=rules, digest=digest_of(data))
@@ -121,6 +123,13 @@ def test_a_bad_file_changes_nothing_and_says_why(watched: Watched, caplog: pytes
     watched.write("good again")
     watched.look(2)
     assert watched.rules == ["good again"]
+
+
+def test_code_that_a_file_names_and_that_fails_changes_nothing(watched: Watched) -> None:
+    watched.write("crash")
+    watched.look(2)
+    assert watched.rules == []
+    assert [error.detail for error in watched.errors] == ["ZeroDivisionError: by a class of the user's"]
 
 
 def test_a_file_that_is_gone_changes_nothing_and_may_come_back(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
+from penstock.documents import yaml_reader
 from penstock.documents.document import Slip, Unreadable
 from penstock.documents.reading import read_document
 
@@ -153,3 +157,19 @@ def test_no_bytes_surprise_a_reader(name: str, data: bytes) -> None:
 )
 def test_no_text_surprises_a_reader(name: str, text: str) -> None:
     test_no_bytes_surprise_a_reader.hypothesis.inner_test(name, text.encode())  # type: ignore[attr-defined]
+
+
+def test_without_libyaml_everything_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a: [1, 0x1F, no, true, ~, 1e3, '1']\nb:\n- c: {d: e}\n  f: &x [1]\n- *x\n"
+    expected = yaml_reader.read_yaml(text)
+    spec = importlib.util.spec_from_file_location("slow_reader", yaml_reader.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    slow = importlib.util.module_from_spec(spec)
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    spec.loader.exec_module(slow)
+    assert issubclass(slow._CoreLoader, yaml.SafeLoader)
+    assert slow.read_yaml(text) == expected
+    for bad in ("a: " + "[" * 20_000, "a: 1\nb: [", "a: 1\n---\nb: 2", "a: *b"):
+        with pytest.raises(Unreadable):
+            slow.read_yaml(bad)
