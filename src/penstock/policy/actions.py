@@ -96,7 +96,10 @@ class SetResult(Struct, frozen=True):
 
     value: JsonTemplate
     field: Path | None = None
-    words: ClassVar[str] = "set {field} of the result to {value}"
+
+    def words(self) -> str:
+        what = "the result" if self.field is None else f"{self.field} of the result"
+        return f"set {what} to {self.value}"
 
     def apply(self, scene: Scene) -> None:
         place = member_place(scene.message, "result")

@@ -110,15 +110,17 @@ def read_struct(cls: type[Any], value: object, place: Place, faults: list[Fault]
     before = len(faults)
     fields = {field.name: field for field in msgspec.structs.fields(cls)}
     hints = get_type_hints(cls, include_extras=True)
+    meant: set[str | None] = set()
     for key in value:
         if key not in _keys(cls):
+            meant.add(did_you_mean(key, _keys(cls)))
             hint = did_you_mean(key, _keys(cls)) or f"known: {', '.join(_keys(cls))}"
             faults.append(Fault((*place, _step(key)), f'unknown key "{key}"', hint))
     arguments: dict[str, Any] = {}
     for name, field in fields.items():
         key = name.rstrip("_")
         if key not in value:
-            if field.required:
+            if field.required and f'did you mean "{key}"?' not in meant:
                 faults.append(Fault(place, f'"{key}" is missing'))
             continue
         where = place if own_place else (*place, key)
@@ -379,7 +381,7 @@ def spoken(value: object) -> str:
     """A value of a rule for people."""
     if isinstance(value, Pattern):
         return value.source
-    if isinstance(value, Path | Template | JsonTemplate):
+    if isinstance(value, Struct):
         return str(value)
     if isinstance(value, tuple | list):
         return ", ".join(spoken(item) for item in value)

@@ -45,72 +45,85 @@ def test_without_its_method_interceptors_the_sample_blocks_dangerous_tools(
     assert "Attempted to call dangerous tool" in caplog.text
 
 
+A0 = ("rules", 0, "actions", 0)
+C0 = ("rules", 0, "conditions", 0)
+TRANSPORT = {"mode": "transport"}
 BAD: list[tuple[Any, tuple[Any, ...], str, str]] = [
     ({"enabld": True}, ("enabld",), 'unknown key "enabld"', 'did you mean "enabled"?'),
     ([], (), "must be a mapping", ""),
-    ({"mode": "tcp"}, ("mode",), 'unknown value "tcp"', "one of mcp, transport"),
+    ({"mode": "tcp"}, ("mode",), 'unknown value "tcp"', 'did you mean "mcp"?'),
     ({"chain": {"timeout": "5 parsecs"}}, ("chain", "timeout"), "invalid duration", "30s"),
     ({"chain": {"fail_fast": "yes"}}, ("chain", "fail_fast"), "must be true or false", ""),
     ({"rules": {"id": 1}}, ("rules",), "must be a list", ""),
     ({"rules": [{"actions": ["allow"]}]}, ("rules", 0), '"id" is missing', ""),
     ({"rules": [{"id": 5, "actions": ["allow"]}]}, ("rules", 0, "id"), "must be text", "quotes"),
     ({"rules": [{"id": "r", "actions": []}]}, ("rules", 0), "no actions", ""),
-    ({"rules": [rule("alow")]}, ("rules", 0, "actions", 0), "must be one action", 'did you mean "allow"?'),
-    ({"rules": [rule({"blok": "x"})]}, ("rules", 0, "actions", 0), 'unknown action "blok"', 'mean "block"?'),
+    ({"rules": [rule("alow")]}, A0, "must be one action", 'did you mean "allow"?'),
+    ({"rules": [rule({"blok": "x"})]}, A0, 'unknown action "blok"', 'mean "block"?'),
     ({"rules": [rule("allow", {"block": "x"})]}, ("rules", 0), "both allows and blocks", ""),
     (
         {"rules": [rule("allow", when=[{"method_equal": "x"}])]},
-        ("rules", 0, "conditions", 0),
+        C0,
         'unknown condition "method_equal"',
         'did you mean "method_equals"?',
     ),
     (
         {"rules": [rule("allow", when=[{"not": {"any": [{"param_exist": "x"}]}}])]},
-        ("rules", 0, "conditions", 0, "not", "any", 0),
+        (*C0, "not", "any", 0),
         "unknown condition",
         "param_exists",
     ),
     (
         {"rules": [rule("allow", when=[{"method_equals": "a", "param_exists": "b"}])]},
-        ("rules", 0, "conditions", 0),
+        C0,
         "must be one condition, not 2 keys",
         "entry of its own",
     ),
     (
         {"rules": [rule("allow", when=[{"param_matches": {"field": "a", "pattern": "(a+)+"}}])]},
-        ("rules", 0, "conditions", 0, "param_matches", "pattern"),
+        (*C0, "param_matches", "pattern"),
         "Unsafe regex pattern",
         "backtracking",
     ),
     (
         {"rules": [rule("allow", when=[{"param_in": {"field": "a", "value": [1]}}])]},
-        ("rules", 0, "conditions", 0, "param_in", "value"),
+        (*C0, "param_in", "value"),
         'unknown key "value"',
         'did you mean "values"?',
     ),
     (
         {"rules": [rule("allow", when=[{"param_greater_than": {"field": "a", "value": "1"}}])]},
-        ("rules", 0, "conditions", 0, "param_greater_than", "value"),
+        (*C0, "param_greater_than", "value"),
         "must be a number, not text",
         "",
     ),
-    ({"rules": [rule("allow", when=[{"param_exists": "a..b"}])]}, ("rules", 0, "conditions", 0, "param_exists"), "path", ""),
-    ({"rules": [rule({"delay": "5s"})]}, ("rules", 0, "actions", 0), "waits longer", "chain.timeout"),
-    ({"rules": [rule({"log": "${methd}"})]}, ("rules", 0, "actions", 0, "log"), "no ${methd}", 'mean "method"?'),
-    ({"rules": [rule({"log": {"level": "loud"}})]}, ("rules", 0, "actions", 0, "log", "level"), "loud", "one of"),
-    ({"rules": [rule({"webhook": "http://a.b/"})]}, ("rules", 0, "actions", 0, "webhook"), "not encrypted", "allow_http"),
-    ({"rules": [rule({"webhook": "ftp://a.b/"})]}, ("rules", 0, "actions", 0, "webhook"), "Invalid URL", "http"),
-    ({"rules": [rule({"run_script": {"timeout": "1s"}})]}, ("rules", 0, "actions", 0, "run_script"), "needs either", ""),
-    ({"rules": [rule({"fork": {}})]}, ("rules", 0, "actions", 0, "fork"), "needs either", ""),
-    ({"rules": [rule({"metric": "a b"})]}, ("rules", 0, "actions", 0, "metric"), "invalid metric", "letters"),
-    ({"rules": [rule({"set_state": {"key": "a"}})]}, ("rules", 0, "actions", 0, "set_state"), "needs either", ""),
-    ({"rules": [rule({"transform": "no.such:f"})]}, ("rules", 0, "actions", 0, "transform"), "cannot load", "No module"),
-    ({"rules": [rule({"rate_limit": {"limit": 0, "window": "1s"}})]}, ("rules", 0, "actions", 0, "rate_limit", "limit"), "1 or more", ""),
+    ({"rules": [rule("allow", when=[{"param_exists": "a..b"}])]}, (*C0, "param_exists"), "path", ""),
+    ({"rules": [rule({"delay": "5s"})]}, A0, "waits longer", "chain.timeout"),
+    ({"rules": [rule({"log": "${methd}"})]}, (*A0, "log"), "no ${methd}", 'mean "method"?'),
+    ({"rules": [rule({"log": {"level": "loud"}})]}, (*A0, "log", "level"), "loud", "one of"),
+    ({"rules": [rule({"webhook": "http://a.b/"})]}, (*A0, "webhook"), "not encrypted", "allow_http"),
+    ({"rules": [rule({"webhook": "ftp://a.b/"})]}, (*A0, "webhook"), "Invalid URL", "http"),
+    ({"rules": [rule({"run_script": {"timeout": "1s"}})]}, (*A0, "run_script"), "needs either", ""),
+    ({"rules": [rule({"fork": {}})]}, (*A0, "fork"), "needs either", ""),
+    ({"rules": [rule({"metric": "a b"})]}, (*A0, "metric"), "invalid metric", "letters"),
+    ({"rules": [rule({"set_state": {"key": "a"}})]}, (*A0, "set_state"), "needs either", ""),
+    ({"rules": [rule({"transform": "no.such:f"})]}, (*A0, "transform"), "cannot load", "No module"),
+    (
+        {"rules": [rule({"rate_limit": {"limit": 0, "window": "1s"}})]},
+        (*A0, "rate_limit", "limit"),
+        "must be 1 or more",
+        "",
+    ),
     ({"rules": [rule("allow"), rule("allow")]}, ("rules", 1, "id"), 'the id "r" is taken', "rules[0]"),
     ({"rules": [rule("allow", direction="up")]}, ("rules", 0, "direction"), "unknown value", "one of client"),
     ({"classes": {"a": "revue"}}, ("classes", "a"), "revue", 'did you mean "review"?'),
-    ({"mode": "transport", "rules": [rule("allow", when=[{"method_equals": "a"}])]}, ("rules", 0, "conditions"), "needs mode: mcp", ""),
-    ({"mode": "transport", "rules": [rule({"remove_param": "a"})]}, ("rules", 0, "actions", 0), "needs mode: mcp", ""),
+    (
+        {**TRANSPORT, "rules": [rule("allow", when=[{"method_equals": "a"}])]},
+        ("rules", 0, "conditions"),
+        "needs mode: mcp",
+        "",
+    ),
+    ({**TRANSPORT, "rules": [rule({"remove_param": "a"})]}, A0, "needs mode: mcp", ""),
     ({"interceptors": [{"class": "nothing"}]}, ("interceptors", 0, "class"), "unknown class", "import path"),
 ]  # fmt: skip
 
@@ -126,9 +139,14 @@ def test_a_fault_is_told_with_its_place_and_a_hint(tree: Any, place: Any, messag
 
 def test_all_faults_are_told_at_once() -> None:
     rules = [
-        {"id": "a", "priorty": 1, "conditions": [{"nope": 1}, {"method_equals": 3}], "actions": [{"delay": "x"}, {"block": 1}]},
+        {
+            "id": "a",
+            "priorty": 1,
+            "conditions": [{"nope": 1}, {"method_equals": 3}],
+            "actions": [{"delay": "x"}, {"block": 1}],
+        },
         {"id": "b", "actions": ["hm"]},
-    ]  # fmt: skip
+    ]
     _, faults = build({"chain": {"timeot": 1}, "rules": rules})
     assert sorted(".".join(map(str, fault.path)) for fault in faults) == [
         "chain.timeot",
@@ -153,9 +171,9 @@ def test_the_summary_tells_rule_by_rule_in_the_order_in_which_they_run() -> None
     lines = describe(loaded(SAMPLE))
     assert lines[0].startswith("First, for tools/call: allow calls of list_directory, read_file, write_file")
     assert lines[2] == (
-        "1. block-dangerous-tools (Block dangerous tool calls), priority 100, from the client: when the method is "
-        '"tools/call" and param name is one of "execute_command", "delete_file", block it: '
-        '"Dangerous tool blocked for safety"; say "Attempted to call dangerous tool"'
+        "1. block-dangerous-tools (Block dangerous tool calls), priority 100, from the client: "
+        'when the method is "tools/call" and param name is one of "execute_command", "delete_file", '
+        'block it: "Dangerous tool blocked for safety"; say "Attempted to call dangerous tool"'
     )
     assert [line[:2] for line in lines[2:5]] == ["1.", "2.", "3."]
 
@@ -183,7 +201,7 @@ def test_every_condition_and_action_can_be_told_in_plain_words(name: str) -> Non
         rule("allow", when=[{name: EXAMPLES[name]}]) if name in CONDITIONS else rule({name: EXAMPLES[name]})
     )
     (line, *_) = describe(loaded({"rules": [tree]}))
-    assert "{" not in line
+    assert "{" not in line.replace("${session_id}", "")
     assert "Struct" not in line
 
 
