@@ -10,6 +10,7 @@ import time
 import msgspec
 
 from penstock.errors import PenstockError
+from penstock.wire.replies import one_line
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
@@ -72,13 +73,6 @@ def say_error(error: PenstockError, form: str = "text") -> None:
         write_stderr(msgspec.json.encode(entry).decode(), _PATIENCE)
     else:
         write_stderr(f"Error: {error}", _PATIENCE)
-
-
-def one_line(text: str) -> str:
-    """`text` with nothing in it that a terminal or a log reader would take for a new line or a command."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def write_stderr(text: str, patience: float = 0.0) -> None:

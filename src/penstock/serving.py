@@ -14,7 +14,7 @@ from penstock.errors import ConnectFailed, PenstockError, UpstreamLost
 from penstock.links import open_ruling, open_upstream
 from penstock.net.warden import Warden
 from penstock.policy.schema import SchemaCheck
-from penstock.relay.relay import Relay
+from penstock.relay.office import open_relay
 from penstock.summary import say_catalog
 
 log = logging.getLogger("penstock")
@@ -40,15 +40,15 @@ class _StdioSession:
         self._ruling = open_ruling(config, reread, warden)
         self._upstream = open_upstream(config, warden)
         self._client = StdioClient(fds, self._on_client_end)
-        self._relay = Relay(
+        self._relay = open_relay(
             self._client,
             self._upstream,
             config.choice,
+            self._ruling.reviews.new() if self._ruling is not None else None,
             tools_seconds=config.tools_seconds,
             schema=SchemaCheck(config.validate) if config.validate is not None else None,
             on_catalog=say_catalog,
             on_fatal=self._end,
-            review=self._ruling.reviews.new() if self._ruling is not None else None,
         )
         self._client.hearer = self._relay
         self._client.peer = self._upstream

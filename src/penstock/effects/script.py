@@ -21,7 +21,7 @@ from penstock.net.child import Child
 from penstock.net.flow import Reader, Writer
 from penstock.net.warden import Warden
 from penstock.policy.effect_contract import EffectVerdict, ScriptSpec
-from penstock.say import one_line
+from penstock.wire.replies import one_line
 
 log = logging.getLogger("penstock")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
@@ -15,9 +15,20 @@ from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.relay import Relay
 
 if TYPE_CHECKING:  # loaded only where there are rules
-    from penstock.relay.review import Reviews
+    from penstock.relay.review import Review, Reviews
 
 log = logging.getLogger("penstock")
+
+
+def open_relay(
+    client: ClientLink, link: UpstreamLink, choice: ToolFilter, review: Review | None, **options: Any
+) -> Relay:
+    """A relay, with rules where there are some; `options` are those of `Relay`."""
+    if review is None:
+        return Relay(client, link, choice, **options)
+    from penstock.relay.ruled_relay import RuledRelay
+
+    return RuledRelay(client, link, choice, review, **options)
 
 
 class Office:
@@ -46,16 +57,16 @@ class Office:
         self, session_id: bytes, client: ClientLink, link: UpstreamLink, on_fatal: Callable[[Exception], None]
     ) -> Relay:
         """A relay between `client` and a link of its own."""
-        return Relay(
+        return open_relay(
             client,
             link,
             self.choice,
+            self._reviews.new(session_id) if self._reviews is not None else None,
             tools_seconds=self._tools_seconds,
             on_catalog=self._on_catalog,
             on_fatal=on_fatal,
             catalogs=self.catalogs.by_era(),
             schema=self._schema,
-            review=self._reviews.new(session_id) if self._reviews is not None else None,
         )
 
     def close_link(self, link: UpstreamLink) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -44,9 +44,6 @@ from penstock.wire.message import (
 )
 from penstock.wire.replies import error_reply, raw_error_reply
 
-if TYPE_CHECKING:  # loaded only where there are rules
-    from penstock.relay.review import Asked, Review
-
 log = logging.getLogger("penstock")
 
 INVALID_ANSWER = "The upstream's answer is not valid"
@@ -74,7 +71,6 @@ class Relay:
         on_fatal: Callable[[PenstockError], None] = lambda error: None,
         catalogs: dict[Era, ToolCatalog] | None = None,
         schema: SchemaCheck | None = None,
-        review: Review | None = None,
     ) -> None:
         self._client = client
         self._upstream = upstream
@@ -83,7 +79,6 @@ class Relay:
         self._on_catalog = on_catalog
         self._on_fatal = on_fatal
         self._schema = schema
-        self._review = review
         self._catalogs = catalogs or {}  # what is known before this client has spoken
         self._catalog: ToolCatalog | None = None
         self._was_catalog_seen = False
@@ -100,13 +95,11 @@ class Relay:
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
         upstream.receiver = self
-        if review is not None:
-            review.on_idle = self._say_if_idle
 
     @property
     def is_holding(self) -> bool:
-        """Whether a client's message still waits, for the catalog or for the rules."""
-        return not self._room.is_empty or (self._review is not None and self._review.is_waiting)
+        """Whether a client's message still waits for the catalog."""
+        return not self._room.is_empty
 
     @property
     def pending(self) -> int:
@@ -146,43 +139,14 @@ class Relay:
         if message.kind is Kind.RESPONSE:
             self._take_response(message)
             return False
-        verdict = self._verdict(message)
-        if self._review is not None and self._review.is_concerned(message, verdict):
-            return self._ask_rules(message, route)
-        return self._follow(verdict, message, route, None)
+        return self._follow(self._verdict(message), message, route)
 
-    def _ask_rules(self, message: Message, route: Route | None) -> bool:
-        """Lets the rules look at a client's message that the tool gate has nothing against."""
-        assert self._review is not None
-        asked = self._review.begin(message)
-        # What the rules changed is looked at once more: no rule makes a hidden tool callable.
-        self._review.ask_client(
-            message,
-            asked,
-            lambda passed: self._passed(passed, route, asked),
-            lambda reply: self._answer_refused(message, reply, route),
-        )
-        return message.kind is Kind.REQUEST
-
-    def _passed(self, message: Message, route: Route | None, asked: Asked) -> None:
-        self._follow(self._verdict(message), message, route, asked)
-
-    def _answer_refused(self, message: Message, reply: bytes | None, route: Route | None) -> None:
-        if reply is not None:
-            if message.id_token is not None:
-                self._answered_here.add(message.id_token)
-            self._to_client(reply, route)
-
-    def _follow(self, verdict: Verdict, message: Message, route: Route | None, asked: Asked | None) -> bool:
+    def _follow(self, verdict: Verdict, message: Message, route: Route | None, asked: Any = None) -> bool:
+        """Does what was decided. `asked` is what those remember of a request who were asked about it."""
         if verdict is FORWARD:
             return self._pass_on(message, route, asked)
         if isinstance(verdict, Answer):
-            if message.id_token is not None:
-                self._answered_here.add(message.id_token)
-            if asked is not None and verdict.is_list:
-                self._answer_through_rules(verdict.raw, asked, route)
-            else:
-                self._to_client(verdict.raw, route)
+            self._answer_here(verdict, message, route, asked)
             return True
         if isinstance(verdict, Hold):
             self._hold(message, route)
@@ -211,23 +175,12 @@ class Relay:
         elif message.kind is Kind.REQUEST:
             self._catalog = self._catalogs.get(Era.LEGACY)
 
-    def _answer_through_rules(self, raw: bytes, asked: Asked, route: Route | None) -> None:
-        """A list from the cache is a response like any other to the rules."""
-        message = read_upstream_message(raw)
-        assert isinstance(message, Message)
-        self._deliver_ruled(message, asked, route)
+    def _answer_here(self, verdict: Answer, message: Message, route: Route | None, asked: Any) -> None:
+        if message.id_token is not None:
+            self._answered_here.add(message.id_token)
+        self._to_client(verdict.raw, route)
 
-    def _deliver_ruled(self, message: Message, asked: Asked | None, route: Route | None) -> None:
-        """Gives the client a response as the rules leave it."""
-        assert self._review is not None
-        self._review.ask_upstream(
-            message,
-            asked,
-            lambda passed: self._to_client(passed.raw, route, passed),
-            lambda reply: None,
-        )
-
-    def _pass_on(self, message: Message, route: Route | None, asked: Asked | None) -> bool:
+    def _pass_on(self, message: Message, route: Route | None, asked: Any) -> bool:
         method = message.method
         assert method is not None
         id_token = message.id_token
@@ -255,9 +208,10 @@ class Relay:
         if exchange is None:
             log.warning("Dropped a response from the client that nobody asked for.")
             return
-        if self._review is not None and self._review.watches(exchange.method, "client"):
-            self._review.ask_client(message, exchange.asked, self._upstream.send, lambda reply: None)
-            return
+        self._send_response(message, exchange)
+
+    def _send_response(self, message: Message, exchange: Exchange) -> None:
+        """Gives the upstream the client's answer to its request."""
         self._upstream.send(message)
 
     def _take_batch(self, batch: Batch, route: Route | None) -> bool:
@@ -371,18 +325,10 @@ class Relay:
         elif self._breaks_schema(message, message.method):
             if message.id_token is not None:
                 self._answer_upstream(error_reply(message.id_token, INVALID_PARAMS, "Invalid params"))
-        elif self._review is not None and self._review.watches(message.method, "upstream"):
-            asked = self._review.begin(message)
-            self._review.ask_upstream(
-                message,
-                asked,
-                lambda passed: self._send_unasked(passed, asked),
-                lambda reply: None if reply is None else self._answer_upstream(reply),
-            )
         else:
-            self._send_unasked(message, None)
+            self._send_unasked(message)
 
-    def _send_unasked(self, message: Message, asked: Asked | None) -> None:
+    def _send_unasked(self, message: Message, asked: Any = None) -> None:
         """Gives the client a request or a notification of the upstream's."""
         if message.method == "notifications/tools/list_changed":
             self._refresh_unseen_catalog()
@@ -417,9 +363,10 @@ class Relay:
             reply = error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER)
             self._to_client(reply, exchange.route)
             return
-        if self._review is not None and self._review.watches(exchange.method, "upstream"):
-            self._deliver_ruled(message, exchange.asked, exchange.route)
-            return
+        self._deliver(message, exchange)
+
+    def _deliver(self, message: Message, exchange: Exchange) -> None:
+        """Gives the client the answer to its request."""
         self._to_client(message.raw, exchange.route, message)
 
     def _breaks_schema(self, message: Message, method: str | None) -> bool:

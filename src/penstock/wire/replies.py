@@ -43,3 +43,10 @@ def printable(name: str) -> str:
     if name.isascii() and name.isprintable():
         return name
     return "".join(char if char.isprintable() else "?" for char in name)
+
+
+def one_line(text: str) -> str:
+    """`text` with nothing in it that a terminal or a log reader would take for a new line or a command."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
