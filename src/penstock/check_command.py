@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from penstock.config import CommandUpstream, FileConfig, UrlUpstream
 from penstock.config_file import ConfigReading, read_bytes
-from penstock.say import one_line
+from penstock.wire.replies import one_line
 
 
 def check(path: str) -> int:

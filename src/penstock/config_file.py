@@ -17,7 +17,7 @@ from penstock.documents.reading import read_document
 from penstock.errors import ConfigError, FaultyFile, PenstockError
 from penstock.policy.patterns import Pattern, compile_pattern, split_patterns
 from penstock.policy.tool_filter import ToolFilter
-from penstock.say import one_line
+from penstock.wire.replies import one_line
 from penstock.wire.url import parse_url
 
 if TYPE_CHECKING:

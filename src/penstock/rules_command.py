@@ -14,8 +14,9 @@ from penstock.policy.rules import Rule, RuleSet
 from penstock.policy.shapes import says
 from penstock.rehearsal import Rehearsal, RehearsedEffects, read_message, verdict_of
 from penstock.rule_tests import read_tests
-from penstock.say import one_line, set_up_log
+from penstock.say import set_up_log
 from penstock.wire.message import Kind, Message
+from penstock.wire.replies import one_line
 
 
 def run_tests(path: str) -> int:
