@@ -8,21 +8,35 @@ Either way the answer is on the side of caution, whatever is written twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Protocol
 
 from msgspec import Struct
 
+import penstock.policy.field_readers  # noqa: F401 (it fills READERS)
 from penstock.policy.durations import spoken_duration
 from penstock.policy.exchange import Context
-from penstock.policy.json_values import equals, maybe_number, number, text_of
-from penstock.policy.paths import Path, Span, parse_path
+from penstock.policy.param_conditions import (
+    ParamEquals,
+    ParamExists,
+    ParamGreaterThan,
+    ParamIn,
+    ParamIsArray,
+    ParamIsNull,
+    ParamLessThan,
+    ParamMatches,
+)
 from penstock.policy.patterns import Pattern
-from penstock.policy.readings import Place, error_of, method_of, params_of, result_of
+from penstock.policy.readings import method_of
+from penstock.policy.response_conditions import (
+    ErrorCodeEquals,
+    ErrorMessageContains,
+    ResultEquals,
+    ResultExists,
+)
 from penstock.policy.shapes import (
     READERS,
     Json,
-    Jsons,
     Number,
     Reader,
     Seconds,
@@ -31,7 +45,6 @@ from penstock.policy.shapes import (
     read_one,
     says,
 )
-from penstock.wire.json_walk import first_byte
 from penstock.wire.message import Message
 
 
@@ -99,161 +112,6 @@ class MethodIn(Struct, frozen=True):
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         return method_of(message, context) in self.names
-
-
-class ParamExists(Struct, frozen=True):
-    """Holds when there is a value at the path, null included."""
-
-    field: Path
-    short: ClassVar[str] = "field"
-    words: ClassVar[str] = "there is a param {field}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return _test(params_of(message, context), self.field, lambda text, span: True, every)
-
-
-class ParamEquals(Struct, frozen=True):
-    """Holds when the value is `value`, with its type: 1 is 1.0 and 1e0, but neither "1" nor true."""
-
-    field: Path
-    value: Json
-    words: ClassVar[str] = "param {field} is {value}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return _test(params_of(message, context), self.field, _is(self.value), every)
-
-
-class ParamMatches(Struct, frozen=True):
-    """Holds when the value is a string in which the pattern is found; anchor it with ^ and $."""
-
-    field: Path
-    pattern: Pattern
-    words: ClassVar[str] = "param {field} matches {pattern}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def matches(text: bytes, span: Span) -> bool:
-            if first_byte(text, span.start) != b'"':
-                return False
-            return self.pattern.found_in(text_of(text[span.start : span.end]))
-
-        return _test(params_of(message, context), self.field, matches, every)
-
-
-class ParamIn(Struct, frozen=True):
-    """Holds when the value is one of `values`, each compared as in param_equals."""
-
-    field: Path
-    values: Jsons
-    words: ClassVar[str] = "param {field} is one of {values}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def is_listed(text: bytes, span: Span) -> bool:
-            return any(equals(text, span.start, span.end, value) for value in self.values)
-
-        return _test(params_of(message, context), self.field, is_listed, every)
-
-
-class ParamGreaterThan(Struct, frozen=True):
-    """Holds when the value is a number above `value`. A string never is, not even "100"."""
-
-    field: Path
-    value: Number
-    words: ClassVar[str] = "param {field} is greater than {value}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def is_greater(text: bytes, span: Span) -> bool:
-            found = maybe_number(text[span.start : span.end])
-            return found is not None and found > number(self.value)
-
-        return _test(params_of(message, context), self.field, is_greater, every)
-
-
-class ParamLessThan(Struct, frozen=True):
-    """Holds when the value is a number below `value`. A string never is."""
-
-    field: Path
-    value: Number
-    words: ClassVar[str] = "param {field} is less than {value}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def is_less(text: bytes, span: Span) -> bool:
-            found = maybe_number(text[span.start : span.end])
-            return found is not None and found < number(self.value)
-
-        return _test(params_of(message, context), self.field, is_less, every)
-
-
-class ParamIsNull(Struct, frozen=True):
-    """Holds when the value is there and is null."""
-
-    field: Path
-    short: ClassVar[str] = "field"
-    words: ClassVar[str] = "param {field} is null"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return _test(params_of(message, context), self.field, _is(None), every)
-
-
-class ParamIsArray(Struct, frozen=True):
-    """Holds when the value is an array, the empty one included."""
-
-    field: Path
-    short: ClassVar[str] = "field"
-    words: ClassVar[str] = "param {field} is an array"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def is_array(text: bytes, span: Span) -> bool:
-            return first_byte(text, span.start) == b"["
-
-        return _test(params_of(message, context), self.field, is_array, every)
-
-
-class ResultExists(Struct, frozen=True):
-    """Holds for a response whose result has a value at the path, null included."""
-
-    field: Path
-    short: ClassVar[str] = "field"
-    words: ClassVar[str] = "the result has {field}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return _test(result_of(message), self.field, lambda text, span: True, every)
-
-
-class ResultEquals(Struct, frozen=True):
-    """Holds for a response whose result has `value` at the path, compared as in param_equals."""
-
-    field: Path
-    value: Json
-    words: ClassVar[str] = "{field} of the result is {value}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return _test(result_of(message), self.field, _is(self.value), every)
-
-
-class ErrorCodeEquals(Struct, frozen=True):
-    """Holds for an error response with this code."""
-
-    code: int
-    whole: ClassVar[str] = "code"
-    words: ClassVar[str] = "it is an error with code {code}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return _test(error_of(message), _CODE, _is(self.code), every)
-
-
-class ErrorMessageContains(Struct, frozen=True):
-    """Holds for an error response whose message has `text` in it, letter for letter."""
-
-    text: str
-    whole: ClassVar[str] = "text"
-    words: ClassVar[str] = "it is an error whose message contains {text}"
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def contains(text: bytes, span: Span) -> bool:
-            token = text[span.start : span.end]
-            return first_byte(token, 0) == b'"' and self.text in text_of(token)
-
-        return _test(error_of(message), _MESSAGE, contains, every)
 
 
 class SessionIdEquals(Struct, frozen=True):
@@ -371,26 +229,6 @@ CONDITIONS: dict[str, type[Any]] = {
     "any": Any_,
     "not": Not,
 }
-
-_CODE = parse_path("code")
-_MESSAGE = parse_path("message")
-Test = Callable[[bytes, Span], bool]
-
-
-def _test(place: Place | None, path: Path, test: Test, every: bool) -> bool:
-    """Whether the test holds for any value at the path; or for every one, if there is one."""
-    if place is None:
-        return False
-    found = False
-    for span in path.find(place.text, place.start, place.end):
-        found = test(place.text, span)
-        if found is not every:
-            return found
-    return found
-
-
-def _is(value: object) -> Test:
-    return lambda text, span: equals(text, span.start, span.end, value)
 
 
 def flattened(conditions: Iterable[Any]) -> Iterable[Any]:

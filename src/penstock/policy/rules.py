@@ -12,8 +12,6 @@ from penstock.policy.actions import Allow, Block, InjectError, ManyActions, SetR
 from penstock.policy.conditions import (
     All,
     Any_,
-    ErrorCodeEquals,
-    ErrorMessageContains,
     ManyConditions,
     MethodEndsWith,
     MethodEquals,
@@ -21,11 +19,15 @@ from penstock.policy.conditions import (
     MethodMatches,
     MethodStartsWith,
     Not,
-    ResultEquals,
-    ResultExists,
     flattened,
 )
 from penstock.policy.exchange import Context, Direction
+from penstock.policy.response_conditions import (
+    ErrorCodeEquals,
+    ErrorMessageContains,
+    ResultEquals,
+    ResultExists,
+)
 from penstock.policy.shapes import Json, Misread
 from penstock.wire.message import Message
 

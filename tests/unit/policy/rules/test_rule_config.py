@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +239,16 @@ def test_masks_hide_addresses_and_secrets_however_deep() -> None:
     message = response({"content": [{"text": "to a.b@c.org now"}, {"text": "fine"}], "x": [token]})
     after = answer(box, message, request()).verdict.raw
     assert after == message.raw.replace(b"a.b@c.org", b"[masked]").replace(token.encode(), b"[masked]")
+
+
+def test_deciding_is_pure_and_a_plain_start_loads_none_of_it() -> None:
+    code = (
+        "import sys, penstock.policy.interception;"
+        "print([name for name in ('asyncio', 'socket', 'ssl', 'subprocess', 'yaml') if name in sys.modules]);"
+    )
+    plain = (
+        "import sys, penstock.app; print([n for n in sys.modules if n.endswith(('.rules', '.conditions'))])"
+    )
+    for program in (code, plain):
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert ran.stdout.strip() == "[]"
