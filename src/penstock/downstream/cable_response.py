@@ -219,6 +219,7 @@ class CableResponse:
         method = message.method
         if message.kind is Kind.RESPONSE:
             method = self._message.method if self._message is not None else None
+        self.review.note(message, method)
         return message if self.review.watches(method, "upstream") else None
 
     def _send_ruled(self, passed: Message) -> None:

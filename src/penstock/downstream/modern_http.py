@@ -131,6 +131,7 @@ class ModernPost:
         message = read_upstream_message(raw)
         assert isinstance(message, Message)
         method = self._message.method if message.kind is Kind.RESPONSE else message.method
+        self._review.note(message, method)
         return message if self._review.watches(method, "upstream") else None
 
     def _push(self, raw: bytes) -> None:

@@ -71,8 +71,13 @@ class Review:
         rules = self._rules.current
         return rules is not None and rules.watches(method, direction)
 
+    def note(self, message: Message, method: str | None) -> None:
+        """Counts a message; `method` of a response is that of its request."""
+        self.session.count(method, message.kind, "error" in message.envelope)
+
     def is_concerned(self, message: Message, verdict: Verdict) -> bool:
         """Whether the rules must be asked about a client's message that the tool gate judged so."""
+        self.note(message, message.method)
         if message.method == "initialize":
             self.session.client_name = maybe_client_name(message)
         is_open = verdict is FORWARD or (isinstance(verdict, Answer) and verdict.is_list)

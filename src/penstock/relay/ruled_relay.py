@@ -60,12 +60,15 @@ class RuledRelay(Relay):
         self._deliver(listed, Exchange(message.id_token, message.method or "", route, asked=asked))
 
     def _send_response(self, message: Message, exchange: Exchange) -> None:
+        self._review.note(message, exchange.method)
         if self._review.watches(exchange.method, "client"):
             self._review.ask_client(message, exchange.asked, self._upstream.send, lambda reply: None)
         else:
             super()._send_response(message, exchange)
 
     def _send_unasked(self, message: Message, asked: Any = None) -> None:
+        if asked is None:
+            self._review.note(message, message.method)
         if asked is not None or not self._review.watches(message.method, "upstream"):
             super()._send_unasked(message, asked)
             return
@@ -78,6 +81,7 @@ class RuledRelay(Relay):
         )
 
     def _deliver(self, message: Message, exchange: Exchange) -> None:
+        self._review.note(message, exchange.method)
         if self._review.watches(exchange.method, "upstream"):
             self._review.ask_upstream(
                 message,
