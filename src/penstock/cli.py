@@ -104,7 +104,36 @@ def tools_parser() -> argparse.ArgumentParser:
 
 def parsers() -> list[argparse.ArgumentParser]:
     """Every parser, for the documentation."""
-    return [proxy_parser(), tools_parser()]
+    return [proxy_parser(), tools_parser(), check_parser(), rules_parser()]
+
+
+def check_parser() -> argparse.ArgumentParser:
+    """The parser of `penstock check`."""
+    parser = _Parser(
+        prog="penstock check",
+        usage=CHECK_USAGE,
+        description="Say whether a configuration file is right: every fault with its line and a hint, or, if it "
+        "is, what it will do, in plain words.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", metavar="FILE", help="the configuration file")
+    return parser
+
+
+def rules_parser() -> argparse.ArgumentParser:
+    """The parser of `penstock rules`."""
+    parser = _Parser(
+        prog="penstock rules",
+        usage=RULES_USAGE,
+        description="Try rules without an upstream: run the fixtures in the file or beside it, or say what the "
+        "rules would do with the messages on stdin.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("verb", metavar="test|explain", choices=("test", "explain"), help="what to do with the rules")
+    add("--from", choices=("client", "upstream"), dest="sender", help="who sent the messages on stdin")
+    add("file", metavar="FILE", help="the configuration file")
+    return parser
 
 
 def _add_upstream_options(parser: argparse.ArgumentParser) -> None:
@@ -309,12 +338,7 @@ def _fill_missing_descriptors() -> None:
 
 def _file_command(words: list[str]) -> int:
     """`penstock check` and `penstock rules`, which need a file and no upstream."""
-    usage = CHECK_USAGE if words[0] == "check" else RULES_USAGE
-    parser = _Parser(prog=f"penstock {words[0]}", usage=usage, allow_abbrev=False)
-    if words[0] == "rules":
-        parser.add_argument("verb", choices=("test", "explain"))
-        parser.add_argument("--from", choices=("client", "upstream"), dest="sender")
-    parser.add_argument("file", metavar="FILE")
+    parser = check_parser() if words[0] == "check" else rules_parser()
     try:
         options = parser.parse_args(words[1:])
         if words[0] == "check":
