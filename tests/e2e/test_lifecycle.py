@@ -30,7 +30,7 @@ from gate import (
 DENY = ("--deny", "^(write|delete)_")
 LOST = "Error: Lost connection to upstream MCP\nShutting down proxy\n"
 MIB = 1024 * 1024
-SLACK = 2.0
+SLACK = 4.0
 """Seconds that a busy machine may add to what is promised."""
 
 
@@ -125,7 +125,7 @@ def test_140_a_client_that_leaves_without_having_read_lets_the_upstream_finish(t
         began = time.monotonic()
         gate.close_input()
         assert gate.process.wait(DEADLINE) == 0
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 4.8  # the child is given five
 
 
 @pytest.mark.parametrize("where", ["a file", "/dev/null", "a socket"])
