@@ -401,7 +401,7 @@ class SseDoor(HttpDoor):
     def __init__(self, port: int, era: str, more: dict[str, str] | None = None) -> None:
         super().__init__(port, era, more)
         self.stream = self.http("GET", "/sse", {"Accept": "text/event-stream"}, label="GET")
-        kind, data = read_event(self.until(lambda: self.stream.events or self.stream.is_over and [b""])[0])
+        kind, data = read_event(self.until(lambda: self.stream.events or (self.stream.is_over and [b""]))[0])
         assert kind == "endpoint", (self.stream.status, bytes(self.stream.body))
         self.endpoint = data.decode()
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from doors import is_answer, request
 from gate import META, wait_until
 from pairs import CELLS, PAIRS, Halls

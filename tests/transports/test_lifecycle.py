@@ -9,12 +9,12 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from doors import LEGACY, INITIALIZED, StdioDoor
+
+from doors import StdioDoor
 from gate import DEADLINE, children_of, is_running, request, wait_until
 from pairs import DENY, PAIRS, TRANSPORTS, Proxy, Upstream
 

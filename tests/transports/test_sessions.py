@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doors import LEGACY, SseDoor, StreamableDoor, read_event
 from gate import wait_until
 from pairs import DENY, TRANSPORTS, Halls, Proxy, Upstream

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doors import StdioDoor
 from gate import META, peak_memory, request, wait_until
 from pairs import CELLS, DENY, PAIRS, Halls, Proxy, Upstream
