@@ -160,7 +160,7 @@ KNOWN_SESSION_IDS = 100_000
 """Session ids of an HTTP upstream that we have seen work, so that a cached answer needs no question."""
 
 UNREAD_BYTES = 16 * 1024 * 1024
-"""What is held for a client that does not read while others wait for the same link; past it, it is cut off."""
+"""Held for a client that does not read while others wait for the same link; past it, it is cut off."""
 
 KEEP_ALIVE_SECONDS = 15.0
 """Between comments on a silent event stream: proxies and some clients cut what is silent for 30 s or more."""

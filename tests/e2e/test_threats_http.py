@@ -1,4 +1,4 @@
-"""Section D of the threats, over the listener, before every kind of upstream; and what of section E is HTTP's.
+"""Section D of the threats, over the listener, before every kind of upstream; and what of E is HTTP's.
 
 Each test is named by its row. Whatever is sent, nothing denied may reach the upstream, which records all it
 gets; hidden names are in no answer but the refusal; the next allowed call works; stderr has no traceback.
@@ -6,6 +6,7 @@ gets; hidden names are in no answer but the refusal; the next allowed call works
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import select
@@ -623,7 +624,8 @@ def test_88_a_redirect_is_not_followed(halls: Halls, status: str, client: str):
         b'data: {"jsonrpc":"2.0","id":<id>,\ndata: "result":{"tools":[{"name":"dele\ndata: te_file"}]}}\n\n',
         b'data: {"jsonrpc":"2.0","id":<id>,"result":\ndata: {"tools":[{"name":"delete_file"}]}}\n\n',
         b'data: {"jsonrpc":"2.0","id":<id>,"result":\rdata: {"tools":[{"name":"delete_file"}]}}\r\r',
-        b'\xef\xbb\xbfdata: {"jsonrpc":"2.0","id":<id>,"result":\r\ndata: {"tools":[{"name":"delete_file"}]}}\r\n\r\n',
+        b'\xef\xbb\xbfdata: {"jsonrpc":"2.0","id":<id>,"result":\r\n'
+        b'data: {"tools":[{"name":"delete_file"}]}}\r\n\r\n',
         b'event: message\ndata:{"jsonrpc":"2.0","id":<id>,"result":{"tools":[{"name":"delete_file"}]}}\n\n',
     ],
     ids=["78-cut-name", "78-two", "79-cr", "79-bom", "79-event"],
@@ -751,19 +753,20 @@ def test_95_96_odd_names_in_a_list(tmp_path: Path, upstream: str):
     )
     pages = tmp_path / "pages"
     pages.write_bytes(b'{"tools":[%b,{"name":"no-schema"},7,{"inputSchema":{}}]}\n' % entries)
-    with Upstream(upstream, tmp_path, "--pages", str(pages)) as there:
-        with Proxy(tmp_path, there.words(), "--deny", DENY) as proxy:
-            for era in ("legacy", "modern"):
-                door = proxy.connect("streamable", era)
-                door.begin()
-                assert [tool["name"] for tool in door.ask("tools/list")["result"]["tools"]] == ["echo"]
-                for name in ("delete_file", "with blank", "nul\0", "no-schema"):
-                    if era == "legacy":
-                        assert door.call(name)["error"]["code"] == -32601
-                door.close()
-            assert there.calls_of("delete_file", "with blank", "no-schema") == []
-            assert 'a second tool named "echo" is left out' in proxy.stderr
-            assert '"no-schema" is left out' in proxy.stderr
+    with contextlib.ExitStack() as stack:
+        there = stack.enter_context(Upstream(upstream, tmp_path, "--pages", str(pages)))
+        proxy = stack.enter_context(Proxy(tmp_path, there.words(), "--deny", DENY))
+        for era in ("legacy", "modern"):
+            door = proxy.connect("streamable", era)
+            door.begin()
+            assert [tool["name"] for tool in door.ask("tools/list")["result"]["tools"]] == ["echo"]
+            for name in ("delete_file", "with blank", "nul\0", "no-schema"):
+                if era == "legacy":
+                    assert door.call(name)["error"]["code"] == -32601
+            door.close()
+        assert there.calls_of("delete_file", "with blank", "no-schema") == []
+        assert 'a second tool named "echo" is left out' in proxy.stderr
+        assert '"no-schema" is left out' in proxy.stderr
 
 
 def test_101_errors_of_the_upstream_pass_untouched(halls: Halls):
@@ -777,7 +780,10 @@ def test_101_errors_of_the_upstream_pass_untouched(halls: Halls):
 def test_102_tools_in_a_sampling_request_are_the_clients_affair(halls: Halls):
     for upstream in TRANSPORTS:
         door = halls.connect("streamable", upstream, "legacy")
-        question = '{"jsonrpc":"2.0","id" : "s","method":"sampling/createMessage","params":{"tools":[{"name":"delete_file"}]}}'
+        question = (
+            '{"jsonrpc":"2.0","id" : "s","method":"sampling/createMessage",'
+            '"params":{"tools":[{"name":"delete_file"}]}}'
+        )
         door.begin_order("ask", b"34", raw=question)
         assert door.message(lambda raw: b"sampling/createMessage" in raw).raw == question.encode()
         door.say(b'{"jsonrpc":"2.0","id" : "s","result":{}}')
