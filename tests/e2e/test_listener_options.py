@@ -93,7 +93,7 @@ BROKEN_NOTE = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"pro
 
 @pytest.mark.parametrize(
     ("mode", "client", "upstream"),
-    [  # Loading the types takes a while, so: every upstream, every client, every mode, not all of them at once.
+    [  # Loading the types takes a while, so not all of them: every upstream, every client, every mode.
         ("strict", "streamable", "stdio"),
         ("strict", "sse", "sse"),
         ("strict", "streamable", "streamable"),

@@ -22,9 +22,11 @@ class Fake:
         self.is_waiting = waiting
         self.patience = patience
         self.was_ended = False
+        self.ended = asyncio.Event()
 
     def end(self) -> None:
         self.was_ended = True
+        self.ended.set()
 
 
 def in_loop(test: Callable[[], None]) -> None:
@@ -70,9 +72,7 @@ def test_the_idle_are_ended_and_the_busy_are_not(monkeypatch: pytest.MonkeyPatch
         idle, busy, patient = Fake(b"i", patience=0.0), Fake(b"b", busy=True, patience=0.0), Fake(b"p")
         for session in (idle, busy, patient):
             register.add(session)
-        async with asyncio.timeout(10):
-            while not idle.was_ended:
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(idle.ended.wait(), 10)
         assert (busy.was_ended, patient.was_ended, len(register)) == (False, False, 2)
         register.end_all()
         assert (busy.was_ended, len(register)) == (True, 0)
