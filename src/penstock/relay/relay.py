@@ -114,7 +114,13 @@ class Relay:
         except ClientProtocolError as refusal:
             self.refuse_client(refusal, route)
             return
-        self.take(message, route)
+        try:
+            self.take(message, route)
+        except Exception:
+            # A fault of ours must neither let a message pass half judged nor end the session.
+            log.exception("A message from the client could not be handled.")
+            id_token = message.id_token if isinstance(message, Message) else None
+            self._client.refuse(error_reply(id_token, INTERNAL_ERROR, "Internal error"), route)
 
     def take(self, message: Message | Batch, route: Route | None = None) -> bool:
         """Takes what was read of a client's message; True when an answer has come or will come."""
@@ -251,8 +257,8 @@ class Relay:
             self._room.fetch(meta, is_final, error_means_none=not self._has_tools)
 
     def _refresh_unseen_catalog(self) -> None:
-        # Some upstreams add tools when they have heard what the client can do. What no client has seen yet may
-        # still change; from the first look on the catalog is frozen.
+        # Some upstreams add tools when they have heard what the client can do. What no client has seen yet
+        # may still change; from the first look on the catalog is frozen.
         if self._catalog is None or self._catalogs or self._was_catalog_seen:
             return
         if self._was_initialize_answered:
