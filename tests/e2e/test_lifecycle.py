@@ -30,7 +30,7 @@ from gate import (
 DENY = ("--deny", "^(write|delete)_")
 LOST = "Error: Lost connection to upstream MCP\nShutting down proxy\n"
 MIB = 1024 * 1024
-SLACK = 2.0
+SLACK = 4.0
 """Seconds that a busy machine may add to what is promised."""
 
 
@@ -125,7 +125,7 @@ def test_140_a_client_that_leaves_without_having_read_lets_the_upstream_finish(t
         began = time.monotonic()
         gate.close_input()
         assert gate.process.wait(DEADLINE) == 0
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 4.8  # the child is given five
 
 
 @pytest.mark.parametrize("where", ["a file", "/dev/null", "a socket"])
@@ -333,6 +333,18 @@ def test_137_a_grandchild_that_holds_the_pipe_does_not_hide_the_death(tmp_path: 
         assert wait_until(lambda: not is_running(grandchild), 3)
 
 
+def test_137_a_grandchild_that_is_out_of_reach_does_not_hide_the_death_either(tmp_path: Path) -> None:
+    with _open(tmp_path) as gate:
+        runaway = gate.order("spawn", away=True)["result"]["pid"]
+        try:
+            gate.say(request(b"1", "x/die"))
+            assert json.loads(gate.answer(b"1"))["error"]["code"] == -32603
+            gate.rest()
+            assert gate.process.wait(DEADLINE) == 1
+        finally:
+            os.kill(runaway, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("fd", [0, 1])
 def test_an_upstream_that_closes_one_of_its_pipes_is_lost(tmp_path: Path, fd: int) -> None:
     with _open(tmp_path) as gate:
@@ -380,6 +392,17 @@ def test_138_an_upstream_that_stops_reading_stops_its_client_too(tmp_path: Path)
         gate.signal(signal.SIGTERM)
         assert gate.process.wait(DEADLINE) == 0
         assert time.monotonic() - began < 6 + SLACK
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_138_a_client_that_calls_on_and_on_before_the_list_is_there_is_not_read(tmp_path: Path) -> None:
+    with Gate(tmp_path, *DENY, "--tools-timeout", "60s", upstream=["--mute", "list"]) as gate:
+        gate.handshake()
+        assert gate.ask("ping")["result"] == {}
+        before = peak_memory(gate.process.pid)
+        raw = request(b"1", "tools/call", b'{"name":"echo","arguments":{"d":"%b"}}' % (b"x" * MIB)) + b"\n"
+        assert _push(gate, raw, 100 * MIB) < 20 * MIB
+        assert peak_memory(gate.process.pid) - before < 25 * MIB
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

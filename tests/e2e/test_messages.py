@@ -126,6 +126,13 @@ def test_a_log_line_holds_no_command_for_a_terminal(tmp_path: Path) -> None:
         assert "debug ?[31m print" in gate.stderr
 
 
+def test_a_pattern_is_repeated_on_one_line(tmp_path: Path) -> None:
+    with Gate(tmp_path, "--deny", "no\nsuch\x1b") as gate:
+        gate.handshake()
+        assert gate.is_alive()
+        assert "This pattern matches no tool: --deny no\\x0asuch\\x1b\n" in gate.stderr
+
+
 def test_a_quiet_log_says_nothing_of_what_goes_well(tmp_path: Path) -> None:
     with Gate(tmp_path, *DENY, "--log-level", "warning") as gate:
         gate.handshake()

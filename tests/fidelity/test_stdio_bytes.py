@@ -169,6 +169,7 @@ def test_whatever_is_answered_arrives_unchanged(gate: Gate, content: Any, is_asc
 def test_a_line_break_inside_a_message_becomes_a_blank_and_nothing_else_changes(tmp_path: Path) -> None:
     with Gate(tmp_path, "--deny", "write") as gate:
         gate.handshake()
+        assert gate.is_alive()
         raw = b'{"jsonrpc":"2.0","id":1,\r"method":"ping"\r}'
         assert _reaches(gate, [raw], "whole") == [raw.replace(b"\r", b" ")]
 

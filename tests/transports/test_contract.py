@@ -115,7 +115,8 @@ def test_a_request_arrives_as_the_bytes_it_was_sent_in(
     mark = a_mark().encode()
     meta = META + b" , " if era == "modern" else b""
     raw = (
-        b'{"jsonrpc":"2.0","id":77, "params" : {%b"name":"echo","x-more":[1.0 ],"arguments":{"mark":"%b",%b}},'
+        b'{"jsonrpc":"2.0","id":77, "params" : {%b"name":"echo","x-more":[1.0 ],'
+        b'"arguments":{"mark":"%b",%b}},'
         b'"x-unknown":{"a":1e400} ,"method":"tools/call"}'
     ) % (meta, mark, ODD)
     door.say(raw)
@@ -141,7 +142,8 @@ def test_an_error_keeps_its_code_its_message_and_its_data(
     client: str, upstream: str, era: str, connect: Connect
 ):
     door = connect(client, upstream, era)
-    raw = b'{"jsonrpc":"2.0","id":<id>,"error":{ "data":{"why":[1.0,"\\u00e9"]},"message":"no \\u65e5","code":-32042}}'
+    error = b'{ "data":{"why":[1.0,"\\u00e9"]},"message":"no \\u65e5","code":-32042}'
+    raw = b'{"jsonrpc":"2.0","id":<id>,"error":%b}' % error
     door.begin_order("say", b"79", **say(raw), mute=True)
     assert door.answer(b"79") == raw.replace(b"<id>", b"79")
 
@@ -269,8 +271,8 @@ def test_progress_comes_with_the_clients_own_token(client: str, upstream: str, e
         door.answer(b"82")
         steps = [heard.raw for heard in door.heard if b"notifications/progress" in heard.raw]
         assert steps == [
-            b'{"jsonrpc":"2.0","method":"notifications/progress","params":{ "progressToken":%b,"progress": %d.0}}'
-            % (token, step)
+            b'{"jsonrpc":"2.0","method":"notifications/progress","params":'
+            b'{ "progressToken":%b,"progress": %d.0}}' % (token, step)
             for step in range(3)
         ]
         door.heard.clear()

@@ -9,12 +9,12 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from doors import LEGACY, INITIALIZED, StdioDoor
+
+from doors import StdioDoor
 from gate import DEADLINE, children_of, is_running, request, wait_until
 from pairs import DENY, PAIRS, TRANSPORTS, Proxy, Upstream
 
@@ -125,7 +125,7 @@ def test_a_child_that_dies_takes_only_its_own_session(client: str, era: str, tmp
 @every_upstream
 @pytest.mark.parametrize("client", ["sse", "streamable"])
 def test_nobody_is_left_behind_by_clients_that_come_and_go(client: str, upstream: str, tmp_path: Path):
-    """A third leave as they should, a third are cut off in the middle, a third without having heard a word."""
+    """A third leave as they should, a third are cut off midway, a third without having heard a word."""
     count = 45 if upstream == "stdio" else 120
     with Upstream(upstream, tmp_path) as there, Proxy(tmp_path, there.words(), "--deny", DENY) as proxy:
         pid = proxy.process.pid
@@ -149,7 +149,8 @@ def _come_and_go(proxy: Proxy, client: str, number: int) -> None:
             if client == "sse":
                 raw.sendall(b"GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
             else:
-                head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                head += b"Content-Length: %d\r\n\r\n"
                 raw.sendall(head % len(HELLO) + HELLO)
             _reset(raw)
         return
@@ -224,10 +225,8 @@ def test_100_an_upstream_that_never_answers(path: str):
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/{path}"
         code, said = run("--listen", "0", "--connect-timeout", "300", "--upstream", url)
     assert code == 1
-    assert (
-        f"Error: Failed to connect to upstream MCP at {url.rpartition('/')[0]}\nConnection timeout after 300ms\n"
-        in said
-    )
+    where = url.rpartition("/")[0]
+    assert f"Error: Failed to connect to upstream MCP at {where}\nConnection timeout after 300ms\n" in said
 
 
 @every_upstream
@@ -240,9 +239,11 @@ def test_100_a_list_that_never_comes(upstream: str, tmp_path: Path):
 
 @every_upstream
 def test_100_a_list_that_comes_late_is_still_a_list(upstream: str, tmp_path: Path):
-    with Upstream(upstream, tmp_path, "--list-delay", "0.7") as there:
-        with Proxy(tmp_path, there.words(), "--tools-timeout", "10s") as proxy:
-            assert proxy.port
+    with (
+        Upstream(upstream, tmp_path, "--list-delay", "0.7") as there,
+        Proxy(tmp_path, there.words()) as proxy,
+    ):
+        assert proxy.port
 
 
 def test_91_an_upstream_that_is_no_mcp_server(tmp_path: Path):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doors import LEGACY, SseDoor, StreamableDoor, read_event
 from gate import wait_until
 from pairs import DENY, TRANSPORTS, Halls, Proxy, Upstream
@@ -94,7 +95,7 @@ def test_a_second_stream_is_refused_and_the_first_goes_on(upstream: str, connect
 @pytest.mark.parametrize("upstream", ["stdio", "sse"])
 def test_what_nobody_asked_for_waits_for_the_stream(upstream: str, connect: Connect):
     door = connect("streamable", upstream, "legacy", listens=False)
-    notes = ['{"jsonrpc":"2.0","method":"notifications/x/%d"}' % number for number in range(3)]
+    notes = [f'{{"jsonrpc":"2.0","method":"notifications/x/{number}"}}' for number in range(3)]
     door.order("later", raw="\n".join(notes))
     door.order("nothing")  # by now they were said
     door.listen()
@@ -175,7 +176,8 @@ def test_json_stays_json_and_events_stay_events(connect: Connect):
         door.request(b"66", "x/nothing")
         door.answer(b"66")
         assert door.posts[b"66"].headers["content-type"] == "application/json"
-        raw = b': a comment\n\nid: 1\nevent: message\nretry: 5\ndata: {"jsonrpc":"2.0",\ndata: "id":<id>,"result":{}}\n\n'
+        raw = b": a comment\n\nid: 1\nevent: message\nretry: 5\n"
+        raw += b'data: {"jsonrpc":"2.0",\ndata: "id":<id>,"result":{}}\n\n'
         door.begin_order("events", b"67", raw=raw.decode())
         door.until(lambda door=door: door.posts[b"67"].is_over)
         assert b"".join(door.posts[b"67"].events) == raw.replace(b"<id>", b"67")
@@ -209,9 +211,9 @@ def test_headers_of_either_side_pass_and_those_of_a_hop_do_not(connect: Connect,
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Upstream, Proxy]]:
     work = tmp_path_factory.mktemp("locked")
-    with Upstream("streamable", work, "--bearer", "ann,bob") as upstream:
-        with Proxy(work, upstream.words(), "--deny", DENY) as proxy:
-            yield upstream, proxy
+    with contextlib.ExitStack() as stack:
+        upstream = stack.enter_context(Upstream("streamable", work, "--bearer", "ann,bob"))
+        yield upstream, stack.enter_context(Proxy(work, upstream.words(), "--deny", DENY))
 
 
 def test_an_upstream_that_wants_credentials_is_asked_with_each_clients_own(locked: tuple[Upstream, Proxy]):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from doors import StdioDoor
 from gate import META, peak_memory, request, wait_until
 from pairs import CELLS, DENY, PAIRS, Halls, Proxy, Upstream
@@ -83,7 +84,7 @@ def test_many_sessions_at_once_each_hear_their_own(client: str, upstream: str, e
             door.begin_order(
                 "say",
                 b"7",
-                raw=note.decode() + '{"jsonrpc":"2.0","id":<id>,"result":{"n":%d}}\n' % number,
+                raw=note.decode() + f'{{"jsonrpc":"2.0","id":<id>,"result":{{"n":{number}}}}}\n',
                 mute=1,
             )
         for number, door in enumerate(doors):

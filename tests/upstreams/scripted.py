@@ -230,8 +230,8 @@ class Scripted:
         self.reply(token, b"{}")
 
     def order_spawn(self, token: bytes, params: dict) -> None:
-        """Starts a grandchild that ignores SIGTERM and holds our pipes; answers with its process id."""
-        child = subprocess.Popen([sys.executable, "-c", GRANDCHILD])
+        """Starts a grandchild that ignores SIGTERM and holds our pipes; `away` puts it in another group."""
+        child = subprocess.Popen([sys.executable, "-c", GRANDCHILD], start_new_session="away" in params)
         self.reply(token, b'{"pid":%d}' % child.pid)
 
     def order_pid(self, token: bytes, params: dict) -> None:

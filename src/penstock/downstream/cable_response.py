@@ -128,7 +128,9 @@ class CableResponse:
                 self._cable.remember_session(self.session)
             self.on_success()
             return
-        if body and self._status == 200 and self.method == b"POST":
+        # An empty body is fine where nothing was asked; to a question it is no answer.
+        is_looked_at = self._status == 200 and self.method == b"POST" and bool(body or self._ids)
+        if is_looked_at:
             body = self._checked_body(body)
             message = self._maybe_reviewed(body)
             if message is not None and self.review is not None:

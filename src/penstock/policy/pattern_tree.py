@@ -71,7 +71,7 @@ def read(source: str) -> Reading:
 
 
 NAMED_CLASS = re.compile(r"\[:(\^?)([a-z]{1,8}):\]")
-_COUNT = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
+_COUNT = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 _GROUP = re.compile(r"\(\?(?:P?<(?![=!])[^()>]*>|(?P<look><?[=!])|(?P<flags>[imsU-]*)(?P<end>[:)]))")
 _CODE = re.compile(r"x(?:\{(?P<wide>[0-9A-Fa-f]+)\}|(?P<hex>[0-9A-Fa-f]{2}))|(?P<octal>[0-7]{1,3})")
 _PROPERTY = re.compile(r"[pP](?:\{[^{}]*\}|.)", re.DOTALL)
@@ -138,7 +138,7 @@ class _Reader:
                 return False
             self.at = count.end()
             least = self._number(count[1])
-            most = least if count[2] is None else self._number(count[3]) if count[3] else None
+            most = least if count[2] is None else self._number(count[2]) if count[2] else None
             self.highest_count = max(self.highest_count, least, most or 0)
         else:
             self.at += 1

@@ -31,6 +31,10 @@ log = logging.getLogger("penstock")
 
 _CLIENT = {"name": "penstock", "version": __version__}
 
+_CAPABILITIES: dict[str, object] = {"roots": {}, "sampling": {}, "elicitation": {}}
+"""Some upstreams list a tool only to clients that can do what it asks of them. Which clients will come is not
+known yet, so we ask for all there is; a client that cannot do it is told so by the upstream when it calls."""
+
 
 class _Initialized(Struct):
     capabilities: dict[str, Raw] = {}
@@ -70,7 +74,11 @@ class Interview:
         if era is not Era.MODERN:
             answer = await self._ask(
                 "initialize",
-                {"protocolVersion": LEGACY_VERSIONS[-1], "capabilities": {}, "clientInfo": _CLIENT},
+                {
+                    "protocolVersion": LEGACY_VERSIONS[-1],
+                    "capabilities": _CAPABILITIES,
+                    "clientInfo": _CLIENT,
+                },
             )
             if "result" in answer.envelope:
                 self._link.send(own_notification("notifications/initialized"))
@@ -78,7 +86,7 @@ class Interview:
             if era is Era.LEGACY:
                 raise NotThisEra("The upstream refused to initialize", bytes(answer.envelope["error"]))
         meta = msgspec.json.encode(
-            {META_VERSION: MODERN_VERSIONS[-1], META_CLIENT: _CLIENT, META_CAPABILITIES: {}}
+            {META_VERSION: MODERN_VERSIONS[-1], META_CLIENT: _CLIENT, META_CAPABILITIES: _CAPABILITIES}
         )
         answer = await self._ask("server/discover", {"_meta": Raw(meta)})
         if "result" not in answer.envelope:
@@ -121,6 +129,8 @@ class Interview:
         if message.kind is Kind.REQUEST:
             if message.method == "ping":
                 self._reply(result_reply(message.id_token, b"{}"))
+            elif message.method == "roots/list":
+                self._reply(result_reply(message.id_token, b'{"roots":[]}'))
             else:
                 self._reply(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))
             return

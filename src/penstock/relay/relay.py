@@ -115,7 +115,13 @@ class Relay:
         except ClientProtocolError as refusal:
             self.refuse_client(refusal, route)
             return
-        self.take(message, route)
+        try:
+            self.take(message, route)
+        except Exception:
+            # A fault of ours must neither let a message pass half judged nor end the session.
+            log.exception("A message from the client could not be handled.")
+            id_token = message.id_token if isinstance(message, Message) else None
+            self._client.refuse(error_reply(id_token, INTERNAL_ERROR, "Internal error"), route)
 
     def take(self, message: Message | Batch, route: Route | None = None) -> bool:
         """Takes what was read of a client's message; True when an answer has come or will come."""

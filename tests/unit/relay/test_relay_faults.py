@@ -1,0 +1,44 @@
+"""A fault of our own: the client hears that, and nothing more, and nothing passes."""
+
+from __future__ import annotations
+
+from penstock.policy import tool_gate
+from penstock.policy.patterns import compile_pattern
+from penstock.policy.tool_filter import ToolFilter
+from penstock.relay.relay import Relay
+
+
+class Side:
+    """Either end of a relay, in memory."""
+
+    receiver = None
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+
+    def send(self, message, route=None, read=None) -> None:
+        self.heard.append(message if isinstance(message, bytes) else message.raw)
+
+    def refuse(self, raw, route) -> None:
+        self.heard.append(raw)
+
+    def pause(self, reason) -> None: ...
+
+    def resume(self, reason) -> None: ...
+
+
+def test_a_fault_in_the_gate_lets_nothing_pass_and_tells_nothing(monkeypatch, caplog) -> None:
+    client, upstream = Side(), Side()
+    relay = Relay(client, upstream, ToolFilter(deny=(compile_pattern("x", "deny list"),)))
+
+    def broken(message, catalog):
+        raise RuntimeError("/a/secret/path")
+
+    monkeypatch.setattr(tool_gate, "judge", broken)
+    relay.from_client(b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"echo"}}')
+    assert client.heard == [b'{"jsonrpc":"2.0","id":"a","error":{"code":-32603,"message":"Internal error"}}']
+    assert upstream.heard == []
+    assert "/a/secret/path" in caplog.text
+    monkeypatch.undo()
+    relay.from_client(b'{"jsonrpc":"2.0","id":"b","method":"ping"}')
+    assert upstream.heard == [b'{"jsonrpc":"2.0","id":"b","method":"ping"}']
