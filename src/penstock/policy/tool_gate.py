@@ -67,7 +67,7 @@ def _list(message: Message, catalog: ToolCatalog) -> Verdict:
         return _protocol_error(message, INVALID_PARAMS, "Invalid params: unknown cursor")
     if catalog.refusal is not None:
         return Answer(raw_error_reply(message.id_token, catalog.refusal))
-    return Answer(result_reply(message.id_token, catalog.result))
+    return Answer(result_reply(message.id_token, catalog.result), is_list=True)
 
 
 def _protocol_error(message: Message, code: int, reason: str) -> Answer:

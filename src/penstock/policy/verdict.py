@@ -14,6 +14,7 @@ class Answer(Struct, frozen=True, gc=False):
 
     raw: bytes
     code: int = 0
+    is_list: bool = False  # the tool list, from the catalog: an answer like the upstream's own
 
 
 class Drop(Struct, frozen=True, gc=False):
