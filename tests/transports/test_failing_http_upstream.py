@@ -15,7 +15,7 @@ import pytest
 from scripted_http import Line, Request, ScriptedHttp
 from test_streamable_upstream import RESULT, echo, legacy
 
-from gate import INITIALIZE, META, Gate, call
+from http_gate import INITIALIZE, META, Gate, call
 
 BIG = 11 * 1024 * 1024
 

@@ -11,7 +11,7 @@ import pytest
 from scripted_http import Line, Request, ScriptedHttp
 from test_streamable_upstream import ODD, RESULT, echo, legacy
 
-from gate import INITIALIZE, INITIALIZED, META, Gate, call
+from http_gate import INITIALIZE, INITIALIZED, META, Gate, call
 
 
 class SseScript:

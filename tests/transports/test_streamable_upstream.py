@@ -10,7 +10,7 @@ import time
 import pytest
 from scripted_http import Line, Request, ScriptedHttp
 
-from gate import INITIALIZE, INITIALIZED, META, Gate, call
+from http_gate import INITIALIZE, INITIALIZED, META, Gate, call
 
 RESULT = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s"}}'
 

@@ -87,16 +87,6 @@ class Everywhere(scripted.Scripted):
         self.speak(self.lobby(), params["raw"].encode("latin-1") + b"\n")
         self.reply(token, b"{}")
 
-    def order_later(self, token: bytes, params: dict) -> None:
-        """Answers, then says `raw` where what belongs to no request goes."""
-        self.reply(token, b"{}")
-        self.speak(self.lobby(), params["raw"].encode("latin-1") + b"\n")
-
-    def order_nap(self, token: bytes, params: dict) -> None:
-        """Answers after `seconds`."""
-        time.sleep(float(params["seconds"]))
-        self.reply(token, b"{}")
-
     def order_steps(self, token: bytes, params: dict) -> None:
         """Reports progress `count` times under `token` (a raw JSON token), then answers."""
         for step in range(int(params["count"])):
@@ -433,9 +423,9 @@ class Server:
         reply.events(b": hello\n\n")
         session.stream = reply
         session.stream_there.set()
-        is_heard = self.watch(reply)
+        self.watch(reply)
         session.stream_there.clear()
-        return is_heard
+        return False
 
     def post(self, session: Http, reply: Reply, body: bytes) -> bool:
         try:
@@ -493,8 +483,9 @@ def wrong_headers(headers: dict, body: bytes) -> bytes | None:
     if params.get("_meta", {}).get(VERSION_KEY) != MODERN:
         return b"_meta"
     key = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}.get(message["method"])
-    if key is not None and plain(headers.get(b"mcp-name", b"")) != params.get(key):
-        return b"Mcp-Name"
+    if key is not None:
+        if plain(headers.get(b"mcp-name", b"")) != params.get(key):
+            return b"Mcp-Name"
     return None
 
 
@@ -519,7 +510,7 @@ def main() -> None:
     parser.add_argument("--list-delay", type=float, default=0.0)
     parser.add_argument("--mute", choices=("initialize", "list", "list-dies"))
     options = parser.parse_args()
-    options.after_initialize = options.ignore_eof = options.split_cr = None
+    options.after_initialize = options.ignore_eof = options.split_cr = options.legacy_only = None
     if options.transport == "stdio":
         Everywhere(options).run()
     else:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from penstock import limits
 from penstock.downstream.cable_response import CableResponse
 from penstock.downstream.catalog_fetch import CatalogFetch
-from penstock.downstream.replies import is_session_id, maybe_wrong_body, refuse, refuse_message, send_json
+from penstock.downstream.replies import (
+    EVENTS,
+    is_session_id,
+    maybe_wrong_body,
+    refuse,
+    refuse_message,
+    send_json,
+)
 from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
@@ -39,6 +46,7 @@ from penstock.wire.message import (
 )
 from penstock.wire.replies import error_reply
 from penstock.wire.routing_headers import check_routing_headers
+from penstock.wire.sse import encode_event
 
 if TYPE_CHECKING:  # loaded only where there are rules
     from penstock.relay.review import Asked, Review, Reviews
@@ -92,6 +100,9 @@ class Cable:
         self.is_filtering = choice.is_active
         self.on_lost = on_lost
         self.sessions: dict[bytes, None] = {}  # ids seen to work, oldest first
+        self.answers_with_events = (
+            False  # how the upstream last answered a legacy request: so do we, for lists
+        )
         self._headers = headers
         self._ours = frozenset(name.lower() for name, _ in headers) | _NOT_PASSED_ON
         self._catalogs = catalogs
@@ -137,7 +148,7 @@ class Cable:
             if isinstance(message, Batch):
                 self._take_batch(message, request, reply)
                 return
-            check_routing_headers(message, request.fields, is_required=False)
+            check_routing_headers(message, request.fields, self._is_answerable(message, request))
         except ClientProtocolError as refusal:
             log.warning("Refused a message from a client. %s.", refusal.reason)
             refuse_message(reply, refusal)
@@ -252,7 +263,19 @@ class Cable:
         else:
             self._catalogs.wait(key, then)
 
+    def _is_answerable(self, message: Message, request: Request) -> bool:
+        """Whether we may answer a modern request ourselves; then the server's duty to check is ours."""
+        if not self.is_filtering or message.method not in tool_gate.GATED:
+            return False
+        return era_of_header(request.header(b"mcp-protocol-version")) is Era.MODERN
+
     def _answer(self, verdict: Answer, era: Era, reply: Reply) -> None:
+        is_event = verdict.is_list and era is Era.LEGACY and self.answers_with_events
+        if is_event and len(verdict.raw) < limits.EVENT_BYTES:
+            reply.start(200, EVENTS)
+            reply.write(encode_event(verdict.raw, "message"))
+            reply.finish()
+            return
         send_json(reply, _status(verdict.code) if era is Era.MODERN else 200, verdict.raw)
 
     def _drop(self, verdict: Drop, message: Message, reply: Reply) -> None:

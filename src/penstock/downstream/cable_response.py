@@ -87,6 +87,8 @@ class CableResponse:
         self._headers = end_to_end(headers)
         self._note_session(status, headers)
         is_stream = kind.split(b";")[0].strip().lower() == b"text/event-stream"
+        if self._era is Era.LEGACY and self._message is not None and status == 200:
+            self._cable.answers_with_events = is_stream
         if is_stream and status == 200 and self.on_success is None:
             self._reader = SseReader(limits.MESSAGE_BYTES + 64 * 1024)
             self._start_stream()

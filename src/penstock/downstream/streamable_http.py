@@ -26,6 +26,7 @@ from penstock.downstream.replies import (
 )
 from penstock.errors import ClientProtocolError, PenstockError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
+from penstock.policy import tool_gate
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.office import Office
 from penstock.relay.sessions import Sessions
@@ -42,14 +43,14 @@ _UNREAD = "client does not read"
 class Post:
     """One POST of a client that waits for its answer: JSON, or events when something comes before it."""
 
-    def __init__(
-        self, reply: Reply, session: HttpSession, progress_token: bytes | None, is_first: bool
-    ) -> None:
-        self.progress_token = progress_token
+    def __init__(self, reply: Reply, session: HttpSession, message: Message | Batch) -> None:
+        method = message.method if isinstance(message, Message) else None
+        self.progress_token = _maybe_progress_token(message)
+        self._is_list = method == tool_gate.LIST
         self._reply = reply
         self._session = session
         self._stream: EventStream | None = None
-        self._more: Headers = [(b"Mcp-Session-Id", session.id)] if is_first else []
+        self._more: Headers = [(b"Mcp-Session-Id", session.id)] if method == "initialize" else []
         reply.on_gone = self._on_gone
 
     @property
@@ -72,7 +73,8 @@ class Post:
         some clients refuse events over 1 MiB, none a JSON body.
         """
         self._session.forget(self)
-        if not is_ours and not self._more and len(raw) < limits.EVENT_BYTES and not self._reply.is_gone:
+        is_event = (not is_ours or self._is_list) and not self._more and len(raw) < limits.EVENT_BYTES
+        if is_event and not self._reply.is_gone:
             self.push(raw)
             raw = b""
         if self._stream is not None:
@@ -140,8 +142,7 @@ class HttpSession:
     def take(self, message: Message | Batch, reply: Reply) -> None:
         """Takes what the client posted."""
         self._requests += 1
-        is_first = isinstance(message, Message) and message.method == "initialize"
-        post = Post(reply, self, _maybe_progress_token(message), is_first)
+        post = Post(reply, self, message)
         self._posts[post] = None
         if not self._relay.take(message, post):
             post.accept()
