@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock import limits
@@ -21,8 +22,10 @@ from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict
+from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict, is_open
 from penstock.relay.catalogs import Catalogs, principal_of
+from penstock.relay.relay import CANCELLED
+from penstock.relay.tables import Exchange, PendingTable
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers, end_to_end
 from penstock.wire.mcp_headers import with_name_of
@@ -37,7 +40,7 @@ from penstock.wire.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.replies import error_reply
+from penstock.wire.replies import error_code, error_reply
 from penstock.wire.routing_headers import check_routing_headers
 
 if TYPE_CHECKING:  # loaded only where there are rules
@@ -176,18 +179,36 @@ class Cable:
     ) -> None:
         """Lets the rules look at what the tool gate has nothing against, then does what was decided."""
         review = self._maybe_review(request, message)
-        if review is None or not review.is_concerned(message, verdict):
-            self._follow(verdict, message, request, reply, review, None)
+        if review is None:
+            self._follow(verdict, message, request, reply, None, None)
             return
-        asked = review.begin(message)
-        review.ask_client(
+        if _cancels_what_waits(message, review):
+            reply.send(202, [])
+            return
+        asked = _begin(message, review)
+        if not (is_open(verdict) and asked.watches("client")):
+            self._follow(verdict, message, request, reply, review, asked)
+            return
+        era = era_of_header(request.header(b"mcp-protocol-version"))
+        waiting = review.ask_client(
             message,
             asked,
             lambda passed: self._follow(
                 self._verdict(passed, catalog), passed, request, reply, review, asked
             ),
-            lambda raw: send_json(reply, 200, raw) if raw is not None else reply.send(202, []),
+            lambda raw: self._refused(message, raw, era, reply),
         )
+        if waiting is not None and era is Era.MODERN and message.kind is Kind.REQUEST:
+            reply.on_gone = waiting.cancel  # whoever hangs up has cancelled
+
+    def _refused(self, message: Message, raw: bytes | None, era: Era, reply: Reply) -> None:
+        """The rules keep a message from going on; `raw` is the answer, if there is one."""
+        if raw is None and message.kind is Kind.REQUEST:
+            raw = error_reply(message.id_token, INTERNAL_ERROR, CANCELLED)
+        if raw is None:
+            reply.send(202, [])
+        else:
+            send_json(reply, _status(error_code(raw)) if era is Era.MODERN else 200, raw)
 
     def _verdict(self, message: Message, catalog: ToolCatalog | None) -> Verdict:
         if not self.is_filtering or message.kind is Kind.RESPONSE:
@@ -210,7 +231,7 @@ class Cable:
             # A rule made a tool call of something else, before any catalog was needed.
             send_json(reply, 200, error_reply(message.id_token, INTERNAL_ERROR, "Internal error"))
             return
-        if asked is not None and review is not None and verdict.is_list:
+        if verdict.is_list and review is not None and asked is not None and asked.watches("upstream"):
             listed = read_upstream_message(verdict.raw)
             assert isinstance(listed, Message)
             review.ask_upstream(
@@ -274,7 +295,7 @@ class Cable:
                 raise ClientProtocolError(INVALID_REQUEST, "Invalid request: a batch within a batch")
             messages.append(message)
         if not self.is_filtering:
-            self._pass_on(request, reply, None, request.body, batch=messages)
+            self._judge_batch(messages, None, request, reply)
             return
         self._with_catalog(
             request, messages[0], lambda catalog: self._judge_batch(messages, catalog, request, reply)
@@ -283,26 +304,82 @@ class Cable:
     def _judge_batch(
         self,
         messages: list[Message],
-        catalog: ToolCatalog | UpstreamError,
+        catalog: ToolCatalog | UpstreamError | None,
         request: Request,
         reply: Reply,
     ) -> None:
         if isinstance(catalog, UpstreamError):
             refuse(reply, 502, catalog.safe_message)
             return
-        answers: list[bytes] = []
-        passed: list[Message] = []
-        for message in messages:
-            verdict = FORWARD if message.kind is Kind.RESPONSE else tool_gate.judge(message, catalog)
+        review = self._maybe_review(request, messages[0])
+        decided: list[tuple[Message | None, bytes | None]] = [(None, None)] * len(messages)
+        undecided = set(range(len(messages)))
+
+        def settle(place: int, passed: Message | None, answer: bytes | None) -> None:
+            decided[place] = passed, answer
+            undecided.discard(place)
+            if not undecided:
+                self._send_batch(messages, decided, request, reply, review)
+
+        for place, message in enumerate(messages):
+            self._judge_part(message, catalog, review, partial(settle, place))
+
+    def _judge_part(
+        self,
+        message: Message,
+        catalog: ToolCatalog | None,
+        review: Review | None,
+        settle: Callable[[Message | None, bytes | None], None],
+    ) -> None:
+        """Lets the gate and the rules look at one message of a batch; `settle` gets what passes, or the
+        answer to what does not."""
+
+        def follow(passed: Message, asked: Asked | None) -> None:
+            verdict = self._verdict(passed, catalog)
             if verdict is FORWARD:
-                passed.append(message)
-            elif isinstance(verdict, Answer):
-                answers.append(verdict.raw)
-        if len(passed) == len(messages):
-            self._pass_on(request, reply, None, request.body, batch=passed)
+                if review is not None and asked is not None:
+                    _remember(review.requests, passed, asked)
+                settle(passed, None)
+            elif not isinstance(verdict, Answer):
+                settle(None, None)
+            elif verdict.is_list and review is not None and asked is not None and asked.watches("upstream"):
+                listed = read_upstream_message(verdict.raw)
+                assert isinstance(listed, Message)
+                review.ask_upstream(listed, asked, lambda said: settle(None, said.raw), lambda raw: None)
+            else:
+                settle(None, verdict.raw)
+
+        def refused(raw: bytes | None) -> None:
+            if raw is None and message.kind is Kind.REQUEST:
+                raw = error_reply(message.id_token, INTERNAL_ERROR, CANCELLED)
+            settle(None, raw)
+
+        if review is None:
+            follow(message, None)
+        elif _cancels_what_waits(message, review):
+            settle(None, None)
+        else:
+            asked = _begin(message, review)
+            if is_open(self._verdict(message, catalog)) and asked.watches("client"):
+                review.ask_client(message, asked, lambda passed: follow(passed, asked), refused)
+            else:
+                follow(message, asked)
+
+    def _send_batch(
+        self,
+        messages: list[Message],
+        decided: list[tuple[Message | None, bytes | None]],
+        request: Request,
+        reply: Reply,
+        review: Review | None,
+    ) -> None:
+        passed = [message for message, _ in decided if message is not None]
+        answers = [answer for _, answer in decided if answer is not None]
+        if passed == messages:
+            self._pass_on(request, reply, None, request.body, batch=passed, review=review)
         elif passed:
             body = b"[%b]" % b",".join(message.raw for message in passed)
-            self._pass_on(request, reply, None, body, batch=passed, first=answers)
+            self._pass_on(request, reply, None, body, batch=passed, first=answers, review=review)
         elif answers:
             send_json(reply, 200, b"[%b]" % b",".join(answers))
         else:
@@ -326,6 +403,8 @@ class Cable:
         response = CableResponse(self, reply, message, era, request.header(b"mcp-session-id"))
         response.method = request.method
         response.review, response.asked = review, asked
+        if era is Era.LEGACY and message is not None and review is not None and asked is not None:
+            _remember(review.requests, message, asked)
         response.version = request.fields.get(b"mcp-protocol-version")
         if batch is not None:
             response.expect_batch(batch, first or [])
@@ -378,8 +457,32 @@ class Cable:
 
     def fail_all(self, error: UpstreamError) -> None:
         """The upstream is gone: everybody who waits hears it."""
+        if self.reviews is not None:
+            self.reviews.end_all(error.safe_message)
         for response in tuple(self.under_way):
             response.on_failure(error)
+
+
+def _begin(message: Message, review: Review) -> Asked:
+    """What the rules know of a client's message; of a response: what they know of the upstream's request."""
+    if message.kind is Kind.RESPONSE and message.id_token is not None:
+        exchange = review.upstream_requests.close(message.id_token)
+        if exchange is not None and exchange.asked is not None:
+            asked: Asked = exchange.asked
+            return asked
+    return review.begin(message)
+
+
+def _remember(table: PendingTable, message: Message, asked: Asked) -> None:
+    if message.kind is Kind.REQUEST and message.id_token is not None:
+        table.close(message.id_token)
+        table.open(Exchange(message.id_token, message.method or "", asked=asked))
+
+
+def _cancels_what_waits(message: Message, review: Review) -> bool:
+    """Whether this cancels a request that waits for the rules, and now does so no more."""
+    token = (message.params or {}).get("requestId") if message.method == "notifications/cancelled" else None
+    return token is not None and review.cancel(bytes(token))
 
 
 def _status(code: int) -> int:

@@ -25,7 +25,7 @@ from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict
+from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict, is_open
 from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # loaded only where there are rules
 log = logging.getLogger("penstock")
 
 INVALID_ANSWER = "The upstream's answer is not valid"
+CANCELLED = "The request was cancelled"
 _HOLDING = "holding"  # the reason for not reading a client whose tool requests pile up
 
 
@@ -146,14 +147,16 @@ class Relay:
             self._take_response(message)
             return False
         verdict = self._verdict(message)
-        if self._review is not None and self._review.is_concerned(message, verdict):
-            return self._ask_rules(message, route)
-        return self._follow(verdict, message, route, None)
+        if self._review is None:
+            return self._follow(verdict, message, route, None)
+        asked = self._review.begin(message)
+        if is_open(verdict) and asked.watches("client"):
+            return self._ask_rules(message, route, asked)
+        return self._follow(verdict, message, route, asked)
 
-    def _ask_rules(self, message: Message, route: Route | None) -> bool:
+    def _ask_rules(self, message: Message, route: Route | None, asked: Asked) -> bool:
         """Lets the rules look at a client's message that the tool gate has nothing against."""
         assert self._review is not None
-        asked = self._review.begin(message)
         # What the rules changed is looked at once more: no rule makes a hidden tool callable.
         self._review.ask_client(
             message,
@@ -167,9 +170,13 @@ class Relay:
         self._follow(self._verdict(message), message, route, asked)
 
     def _answer_refused(self, message: Message, reply: bytes | None, route: Route | None) -> None:
+        if message.id_token is None:
+            return
+        self._answered_here.add(message.id_token)
+        if reply is None and route is not None:
+            # Cancelled. Nobody wants the answer, but somebody waits for this exchange to end.
+            reply = error_reply(message.id_token, INTERNAL_ERROR, CANCELLED)
         if reply is not None:
-            if message.id_token is not None:
-                self._answered_here.add(message.id_token)
             self._to_client(reply, route)
 
     def _follow(self, verdict: Verdict, message: Message, route: Route | None, asked: Asked | None) -> bool:
@@ -178,7 +185,7 @@ class Relay:
         if isinstance(verdict, Answer):
             if message.id_token is not None:
                 self._answered_here.add(message.id_token)
-            if asked is not None and verdict.is_list:
+            if verdict.is_list and asked is not None and asked.watches("upstream"):
                 self._answer_through_rules(verdict.raw, asked, route)
             else:
                 self._to_client(verdict.raw, route)
@@ -216,7 +223,7 @@ class Relay:
         assert isinstance(message, Message)
         self._deliver_ruled(message, asked, route)
 
-    def _deliver_ruled(self, message: Message, asked: Asked | None, route: Route | None) -> None:
+    def _deliver_ruled(self, message: Message, asked: Asked, route: Route | None) -> None:
         """Gives the client a response as the rules leave it."""
         assert self._review is not None
         self._review.ask_upstream(
@@ -254,7 +261,7 @@ class Relay:
         if exchange is None:
             log.warning("Dropped a response from the client that nobody asked for.")
             return
-        if self._review is not None and self._review.watches(exchange.method, "client"):
+        if self._review is not None and exchange.asked is not None and exchange.asked.watches("client"):
             self._review.ask_client(message, exchange.asked, self._upstream.send, lambda reply: None)
             return
         self._upstream.send(message)
@@ -285,11 +292,24 @@ class Relay:
         token = (message.params or {}).get("requestId")
         if token is None:
             return False
-        return self._room.forget(bytes(token)) or bytes(token) in self._answered_here
+        if self._room.forget(bytes(token)) or bytes(token) in self._answered_here:
+            return True
+        return self._review is not None and self._review.cancel(bytes(token))
 
     def client_ended(self) -> None:
         """The client says no more; what it waits for may still come."""
         self._upstream_requests.close_all()
+
+    def give_up(self, why: str) -> None:
+        """Nothing goes upstream any more: what waits for the rules to get there is answered."""
+        if self._review is not None:
+            self._review.fail_requests(why)
+
+    def end(self) -> None:
+        """The session is over."""
+        self._room.stop()
+        if self._review is not None:
+            self._review.end()
 
     # --- the catalog -----------------------------------------------------------------------------------
 
@@ -370,8 +390,9 @@ class Relay:
         elif self._breaks_schema(message, message.method):
             if message.id_token is not None:
                 self._answer_upstream(error_reply(message.id_token, INVALID_PARAMS, "Invalid params"))
-        elif self._review is not None and self._review.watches(message.method, "upstream"):
-            asked = self._review.begin(message)
+        elif self._review is None:
+            self._send_unasked(message, None)
+        elif (asked := self._review.begin_upstream(message)).watches("upstream"):
             self._review.ask_upstream(
                 message,
                 asked,
@@ -379,7 +400,7 @@ class Relay:
                 lambda reply: None if reply is None else self._answer_upstream(reply),
             )
         else:
-            self._send_unasked(message, None)
+            self._send_unasked(message, asked)
 
     def _send_unasked(self, message: Message, asked: Asked | None) -> None:
         """Gives the client a request or a notification of the upstream's."""
@@ -416,7 +437,7 @@ class Relay:
             reply = error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER)
             self._to_client(reply, exchange.route)
             return
-        if self._review is not None and self._review.watches(exchange.method, "upstream"):
+        if exchange.asked is not None and exchange.asked.watches("upstream"):
             self._deliver_ruled(message, exchange.asked, exchange.route)
             return
         self._to_client(message.raw, exchange.route, message)
@@ -466,6 +487,7 @@ class Relay:
         for message, route in self._room.leave():
             self._to_client(error_reply(message.id_token, INTERNAL_ERROR, error.safe_message), route)
         self._fail_pending(error)
+        self.give_up(error.safe_message)
         self._on_fatal(error)
 
     def _fail_pending(self, error: UpstreamError) -> None:

@@ -43,3 +43,19 @@ def printable(name: str) -> str:
     if name.isascii() and name.isprintable():
         return name
     return "".join(char if char.isprintable() else "?" for char in name)
+
+
+def error_code(raw: bytes) -> int:
+    """The code of the error in a response; 0 when it is none."""
+    try:
+        return msgspec.json.decode(raw, type=_Response).error.code
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+
+
+class _Response(msgspec.Struct):
+    error: _Error = msgspec.field(default_factory=_Error)
