@@ -510,7 +510,7 @@ def main() -> None:
     parser.add_argument("--list-delay", type=float, default=0.0)
     parser.add_argument("--mute", choices=("initialize", "list", "list-dies"))
     options = parser.parse_args()
-    options.after_initialize = options.ignore_eof = options.split_cr = None
+    options.after_initialize = options.ignore_eof = options.split_cr = options.legacy_only = None
     if options.transport == "stdio":
         Everywhere(options).run()
     else:
