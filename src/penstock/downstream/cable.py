@@ -208,7 +208,8 @@ class Cable:
         if raw is None:
             reply.send(202, [])
         else:
-            send_json(reply, _status(error_code(raw)) if era is Era.MODERN else 200, raw)
+            has_status = era is Era.MODERN and message.method != tool_gate.CALL  # as the tool gate answers
+            send_json(reply, _status(error_code(raw)) if has_status else 200, raw)
 
     def _verdict(self, message: Message, catalog: ToolCatalog | None) -> Verdict:
         if not self.is_filtering or message.kind is Kind.RESPONSE:

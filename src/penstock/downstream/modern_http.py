@@ -117,7 +117,9 @@ class ModernPost:
         self._review.ask_upstream(
             message,
             self._asked,
-            lambda passed: self._answer(passed.raw, code if passed.raw is raw else error_code(passed.raw)),
+            lambda passed: self._answer(
+                passed.raw, code if passed.raw is raw else _code_for_status(self._message, passed.raw)
+            ),
             lambda reply: None,
         )
 
@@ -216,17 +218,17 @@ class ModernDoor:
             message,
             asked,
             lambda passed: self._follow(self._judge(passed, catalog), passed, reply, shared, review, asked),
-            lambda raw: self._refused(raw, reply),
+            lambda raw: self._refused(message, raw, reply),
         )
         if waiting is not None and message.kind is Kind.REQUEST:
             reply.on_gone = waiting.cancel  # whoever hangs up has cancelled
 
-    def _refused(self, raw: bytes | None, reply: Reply) -> None:
+    def _refused(self, message: Message, raw: bytes | None, reply: Reply) -> None:
         """The rules keep a message from going on; `raw` is the answer, if there is one."""
         if raw is None:
             reply.send(202, [])
         else:
-            send_json(reply, _STATUS.get(error_code(raw), 200), raw)
+            send_json(reply, _STATUS.get(_code_for_status(message, raw), 200), raw)
 
     def _judge(self, message: Message, catalog: ToolCatalog) -> Verdict:
         return tool_gate.judge(message, catalog) if self._choice.is_active else FORWARD
@@ -294,3 +296,8 @@ class ModernDoor:
             send_json(reply, 400, raw)
         else:
             send_json(reply, 502, error_reply(message.id_token, INTERNAL_ERROR, error.safe_message))
+
+
+def _code_for_status(request: Message, raw: bytes) -> int:
+    """The code whose status an answer of ours gets. A tool that is not there has none: see the tool gate."""
+    return 0 if request.method == tool_gate.CALL else error_code(raw)

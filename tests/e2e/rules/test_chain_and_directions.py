@@ -11,8 +11,6 @@ import pytest
 from gate import wait_until
 from ruled import WAYS, Hook, Ruled, arguments, rule, tool
 
-OUTBOUND = "tools/call"
-
 
 @pytest.mark.parametrize("way", WAYS)
 def test_after_untrusted_content_was_read_outbound_tools_are_blocked(way: str, tmp_path: Path) -> None:
@@ -138,7 +136,10 @@ def test_156_a_crash_or_a_hang_blocks_reviewed_methods_and_tells_no_secret(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_156_two_rules_of_one_priority_disagree_and_the_block_wins(way: str, tmp_path: Path) -> None:
-    rules = [rule("a", tool("echo"), "allow", priority=5), rule("b", tool("echo"), {"block": "no"}, priority=5)]
+    rules = [
+        rule("a", tool("echo"), "allow", priority=5),
+        rule("b", tool("echo"), {"block": "no"}, priority=5),
+    ]
     with Ruled(way, tmp_path, {"rules": rules}) as ruled:
         assert ruled.client.call("echo")["error"]["data"]["rule"] == "b"
         assert not ruled.reached("tools/call")
@@ -154,7 +155,7 @@ def test_in_transport_mode_rules_see_frames_of_every_method(way: str, tmp_path: 
         assert answers[3]["error"]["data"] == {"rule": "few", "action": "rate_limit"}
 
 
-def asked_back(ruled: Ruled, id: str, method: str) -> Any:
+def asked_back(ruled: Ruled, id: int, method: str) -> Any:
     """Lets the upstream ask the client something; what the upstream heard as the answer."""
     raw = json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": {"n": 1}})
     token = ruled.client.new_id()
@@ -173,11 +174,13 @@ def test_a_blocked_request_of_the_upstream_is_answered_to_the_upstream(way: str,
         )
     ]
     with Ruled(way, tmp_path, {"rules": rules}) as ruled:
-        token = asked_back(ruled, "s-1", "sampling/createMessage")
+        token = asked_back(ruled, 9001, "sampling/createMessage")
         got = json.loads(ruled.client.answer(token))["result"]["got"]
-        assert got["id"] == "s-1"
+        assert got["id"] == 9001
         assert got["error"]["message"] == "no sampling here"
-        assert not [heard for heard in ruled.client.heard if b"sampling" in heard.raw and b"method" in heard.raw]
+        assert not [
+            heard for heard in ruled.client.heard if b"sampling" in heard.raw and b"method" in heard.raw
+        ]
 
 
 @pytest.mark.parametrize("way", ["stdio", "cable"])
@@ -191,11 +194,11 @@ def test_a_rule_about_the_clients_answers_sees_the_question(way: str, tmp_path: 
         )
     ]
     with Ruled(way, tmp_path, {"rules": rules}) as ruled:
-        token = asked_back(ruled, "s-2", "sampling/createMessage")
-        ruled.client.message(lambda raw: b'"s-2"' in raw and b"method" in raw)
-        ruled.client.say(b'{"jsonrpc":"2.0","id":"s-2","result":{"secret":1}}')
+        token = asked_back(ruled, 9002, "sampling/createMessage")
+        ruled.client.message(lambda raw: b"9002" in raw and b"method" in raw)
+        ruled.client.say(b'{"jsonrpc":"2.0","id":9002,"result":{"secret":1}}')
         got = json.loads(ruled.client.answer(token))["result"]["got"]
-        assert (got["id"], got["error"]["message"]) == ("s-2", "not that answer")
+        assert (got["id"], got["error"]["message"]) == (9002, "not that answer")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -211,7 +214,7 @@ def test_blocked_notifications_are_dropped_in_either_direction(way: str, tmp_pat
         ruled.client.order("say", raw=secret + open_)
         ruled.client.message(lambda raw: b"notifications/open" in raw)
         assert not [heard for heard in ruled.client.heard if b"from-upstream" in heard.raw]
-        assert not [line for line in ruled.reached("from-client")]
+        assert not ruled.reached("from-client")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -219,7 +222,7 @@ def test_an_opaque_rule_looks_exactly_like_a_tool_that_does_not_exist(way: str, 
     hides = rule("hide", tool("read_file"), {"block": "secret words"}, opaque=True)
     with Ruled(way, tmp_path, {"rules": [hides]}, "--deny", "^delete_file$") as ruled:
         shapes = []
-        for name in ("read_file", "delete_file"):
+        for name in ("read_file", "reed_file"):
             token = ruled.client.new_id()
             ruled.client.request(token, "tools/call", b'{"name":"%b","arguments":{}}' % name.encode())
             raw = ruled.client.answer(token)
@@ -292,7 +295,9 @@ def test_116_every_one_of_two_equal_keys_is_looked_at(way: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("way", ["cable", "modern"])
 def test_119_what_was_cached_for_one_is_not_given_to_another(way: str, tmp_path: Path) -> None:
-    with Ruled(way, tmp_path, {"rules": [rule("keep", [{"method_equals": "v/mine"}], {"cache": {"ttl": "1h"}})]}) as ruled:
+    with Ruled(
+        way, tmp_path, {"rules": [rule("keep", [{"method_equals": "v/mine"}], {"cache": {"ttl": "1h"}})]}
+    ) as ruled:
         alice = ruled.connect(more={"Authorization": "Bearer alice"})
         again = ruled.connect(more={"Authorization": "Bearer alice"})
         bob = ruled.connect(more={"Authorization": "Bearer bob"})
@@ -317,7 +322,7 @@ def test_119_only_complete_and_successful_results_are_kept(way: str, tmp_path: P
             ("paged", '"result":{"nextCursor":"more"}'),
             ("spent", '"result":{"ttlMs":0}'),
         ):
-            raw = '{"jsonrpc":"2.0","id":<id>,%s}\n' % body
+            raw = '{"jsonrpc":"2.0","id":<id>,' + body + "}\n"
             for _ in range(2):
                 ruled.client.order("say", raw=raw, mute=True, mark=mark)
             assert len(ruled.reached(f'"{mark}"')) == 2, mark
@@ -340,7 +345,9 @@ def test_118_keys_of_a_rate_limit_do_not_run_into_each_other(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_broken_transform_blocks_and_its_words_stay_here(way: str, tmp_path: Path) -> None:
-    with Ruled(way, tmp_path, {"rules": [rule("t", tool("echo"), {"transform": "ruled_plugins:broken"})]}) as ruled:
+    with Ruled(
+        way, tmp_path, {"rules": [rule("t", tool("echo"), {"transform": "ruled_plugins:broken"})]}
+    ) as ruled:
         error = ruled.client.call("echo")["error"]
         assert error["data"] == {"rule": "t", "action": "error"}
         assert "secret" not in json.dumps(error)

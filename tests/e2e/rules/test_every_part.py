@@ -15,7 +15,6 @@ from penstock.policy.actions import ACTIONS
 from penstock.policy.conditions import CONDITIONS
 from ruled import PLUGINS, WAYS, Hook, Ruled, rule
 
-
 PARAMS = {"n": 7, "text": "a/b.key", "none": None, "list": [], "deep": {"list": [{"x": "1"}]}}
 
 CONDITION_CASES: dict[str, tuple[Any, Any]] = {
@@ -44,7 +43,10 @@ CONDITION_CASES: dict[str, tuple[Any, Any]] = {
     "session_age_greater_than": ("1ms", "1h"),
     "state_equals": ({"key": "mood", "value": "bad"}, {"key": "mood", "value": "good"}),
     "state_greater_than": ({"key": "count", "value": 1}, {"key": "mood", "value": 1}),
-    "all": ([{"param_exists": "n"}, {"param_exists": "text"}], [{"param_exists": "n"}, {"param_exists": "m"}]),
+    "all": (
+        [{"param_exists": "n"}, {"param_exists": "text"}],
+        [{"param_exists": "n"}, {"param_exists": "m"}],
+    ),
     "any": ([{"param_exists": "n"}, {"param_exists": "m"}], [{"param_exists": "m"}]),
     "not": ({"param_exists": "m"}, {"param_exists": "n"}),
 }
@@ -111,7 +113,9 @@ class Hall:
             "rate_limit": [{"rate_limit": {"limit": 1, "window": "1h"}}],
             "set_state": [{"set_state": {"key": "seen", "value": True}}],
         }
-        made += [rule(f"act-{name}", [{"method_equals": f"v/{name}"}], *what) for name, what in actions.items()]
+        made += [
+            rule(f"act-{name}", [{"method_equals": f"v/{name}"}], *what) for name, what in actions.items()
+        ]
         made.append(rule("act-allow", [{"method_equals": "v/allow"}], "allow", priority=9))
         made.append(rule("unheard", [{"method_equals": "v/allow"}], {"block": "never"}, priority=8))
         seen = {"state_equals": {"key": "seen", "value": True}}
