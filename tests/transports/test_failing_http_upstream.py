@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from piped_gate import INITIALIZE, META, Gate, call
 from scripted_http import Line, Request, ScriptedHttp
 from test_streamable_upstream import RESULT, echo, legacy
-
-from gate import INITIALIZE, META, Gate, call
 
 BIG = 11 * 1024 * 1024
 

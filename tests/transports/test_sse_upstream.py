@@ -8,10 +8,9 @@ import threading
 import time
 
 import pytest
+from piped_gate import INITIALIZE, INITIALIZED, META, Gate, call
 from scripted_http import Line, Request, ScriptedHttp
 from test_streamable_upstream import ODD, RESULT, echo, legacy
-
-from gate import INITIALIZE, INITIALIZED, META, Gate, call
 
 
 class SseScript:

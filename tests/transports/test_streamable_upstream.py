@@ -8,9 +8,8 @@ import threading
 import time
 
 import pytest
+from piped_gate import INITIALIZE, INITIALIZED, META, Gate, call
 from scripted_http import Line, Request, ScriptedHttp
-
-from gate import INITIALIZE, INITIALIZED, META, Gate, call
 
 RESULT = b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s"}}'
 
