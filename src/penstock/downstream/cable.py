@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock import limits
+from penstock.downstream.cable_batch import BatchReview, begin, cancels_what_waits, remember
 from penstock.downstream.cable_response import CableResponse
 from penstock.downstream.catalog_fetch import CatalogFetch
 from penstock.downstream.replies import is_session_id, maybe_wrong_body, refuse, refuse_message, send_json
@@ -25,7 +25,6 @@ from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict, is_open
 from penstock.relay.catalogs import Catalogs, principal_of
 from penstock.relay.relay import CANCELLED
-from penstock.relay.tables import Exchange, PendingTable
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers, end_to_end
 from penstock.wire.mcp_headers import with_name_of
@@ -182,10 +181,10 @@ class Cable:
         if review is None:
             self._follow(verdict, message, request, reply, None, None)
             return
-        if _cancels_what_waits(message, review):
+        if cancels_what_waits(message, review):
             reply.send(202, [])
             return
-        asked = _begin(message, review)
+        asked = begin(message, review)
         if not (is_open(verdict) and asked.watches("client")):
             self._follow(verdict, message, request, reply, review, asked)
             return
@@ -313,78 +312,19 @@ class Cable:
             refuse(reply, 502, catalog.safe_message)
             return
         review = self._maybe_review(request, messages[0])
-        decided: list[tuple[Message | None, bytes | None]] = [(None, None)] * len(messages)
-        undecided = set(range(len(messages)))
 
-        def settle(place: int, passed: Message | None, answer: bytes | None) -> None:
-            decided[place] = passed, answer
-            undecided.discard(place)
-            if not undecided:
-                self._send_batch(messages, decided, request, reply, review)
-
-        for place, message in enumerate(messages):
-            self._judge_part(message, catalog, review, partial(settle, place))
-
-    def _judge_part(
-        self,
-        message: Message,
-        catalog: ToolCatalog | None,
-        review: Review | None,
-        settle: Callable[[Message | None, bytes | None], None],
-    ) -> None:
-        """Lets the gate and the rules look at one message of a batch; `settle` gets what passes, or the
-        answer to what does not."""
-
-        def follow(passed: Message, asked: Asked | None) -> None:
-            verdict = self._verdict(passed, catalog)
-            if verdict is FORWARD:
-                if review is not None and asked is not None:
-                    _remember(review.requests, passed, asked)
-                settle(passed, None)
-            elif not isinstance(verdict, Answer):
-                settle(None, None)
-            elif verdict.is_list and review is not None and asked is not None and asked.watches("upstream"):
-                listed = read_upstream_message(verdict.raw)
-                assert isinstance(listed, Message)
-                review.ask_upstream(listed, asked, lambda said: settle(None, said.raw), lambda raw: None)
+        def send(passed: list[Message], answers: list[bytes]) -> None:
+            if passed == messages:
+                self._pass_on(request, reply, None, request.body, batch=passed, review=review)
+            elif passed:
+                body = b"[%b]" % b",".join(message.raw for message in passed)
+                self._pass_on(request, reply, None, body, batch=passed, first=answers, review=review)
+            elif answers:
+                send_json(reply, 200, b"[%b]" % b",".join(answers))
             else:
-                settle(None, verdict.raw)
+                reply.send(202, [])
 
-        def refused(raw: bytes | None) -> None:
-            if raw is None and message.kind is Kind.REQUEST:
-                raw = error_reply(message.id_token, INTERNAL_ERROR, CANCELLED)
-            settle(None, raw)
-
-        if review is None:
-            follow(message, None)
-        elif _cancels_what_waits(message, review):
-            settle(None, None)
-        else:
-            asked = _begin(message, review)
-            if is_open(self._verdict(message, catalog)) and asked.watches("client"):
-                review.ask_client(message, asked, lambda passed: follow(passed, asked), refused)
-            else:
-                follow(message, asked)
-
-    def _send_batch(
-        self,
-        messages: list[Message],
-        decided: list[tuple[Message | None, bytes | None]],
-        request: Request,
-        reply: Reply,
-        review: Review | None,
-    ) -> None:
-        passed = [message for message, _ in decided if message is not None]
-        answers = [answer for _, answer in decided if answer is not None]
-        if passed == messages:
-            self._pass_on(request, reply, None, request.body, batch=passed, review=review)
-        elif passed:
-            body = b"[%b]" % b",".join(message.raw for message in passed)
-            self._pass_on(request, reply, None, body, batch=passed, first=answers, review=review)
-        elif answers:
-            send_json(reply, 200, b"[%b]" % b",".join(answers))
-        else:
-            reply.send(202, [])
+        BatchReview(messages, lambda message: self._verdict(message, catalog), review, send)
 
     # --- passing on -------------------------------------------------------------------------------------
 
@@ -405,7 +345,7 @@ class Cable:
         response.method = request.method
         response.review, response.asked = review, asked
         if era is Era.LEGACY and message is not None and review is not None and asked is not None:
-            _remember(review.requests, message, asked)
+            remember(review.requests, message, asked)
         response.version = request.fields.get(b"mcp-protocol-version")
         if batch is not None:
             response.expect_batch(batch, first or [])
@@ -462,28 +402,6 @@ class Cable:
             self.reviews.end_all(error.safe_message)
         for response in tuple(self.under_way):
             response.on_failure(error)
-
-
-def _begin(message: Message, review: Review) -> Asked:
-    """What the rules know of a client's message; of a response: what they know of the upstream's request."""
-    if message.kind is Kind.RESPONSE and message.id_token is not None:
-        exchange = review.upstream_requests.close(message.id_token)
-        if exchange is not None and exchange.asked is not None:
-            asked: Asked = exchange.asked
-            return asked
-    return review.begin(message)
-
-
-def _remember(table: PendingTable, message: Message, asked: Asked) -> None:
-    if message.kind is Kind.REQUEST and message.id_token is not None:
-        table.close(message.id_token)
-        table.open(Exchange(message.id_token, message.method or "", asked=asked))
-
-
-def _cancels_what_waits(message: Message, review: Review) -> bool:
-    """Whether this cancels a request that waits for the rules, and now does so no more."""
-    token = (message.params or {}).get("requestId") if message.method == "notifications/cancelled" else None
-    return token is not None and review.cancel(bytes(token))
 
 
 def _status(code: int) -> int:

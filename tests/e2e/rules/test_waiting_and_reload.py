@@ -206,7 +206,8 @@ def test_when_the_upstream_dies_whoever_waits_for_the_rules_hears_it(way: str, t
         hook.wait()
         if way == "cable":
             ruled.upstream.stop()
-        ruled.client.begin_order("die", ruled.client.new_id(), status=3)
+        else:
+            ruled.client.begin_order("die", ruled.client.new_id(), status=3)
         if way == "modern":
             # Others may still be served by a new upstream, so what waits goes on to its own end.
             ruled.client.until(lambda: len(ruled.client.heard) > 1)
