@@ -112,8 +112,8 @@ def check_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="penstock check",
         usage=CHECK_USAGE,
-        description="Say whether a configuration file is right: every fault with its line and a hint, or, if it "
-        "is, what it will do, in plain words.",
+        description="Say whether a configuration file is right: every fault with its line and a hint, or, "
+        "if it is, what it will do, in plain words.",
         allow_abbrev=False,
     )
     parser.add_argument("file", metavar="FILE", help="the configuration file")
@@ -125,8 +125,8 @@ def rules_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="penstock rules",
         usage=RULES_USAGE,
-        description="Try rules without an upstream: run the fixtures in the file or beside it, or say what the "
-        "rules would do with the messages on stdin.",
+        description="Try rules without an upstream: run the fixtures in the file or beside it, or say what "
+        "the rules would do with the messages on stdin.",
         allow_abbrev=False,
     )
     add = parser.add_argument

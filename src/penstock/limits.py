@@ -312,6 +312,9 @@ SCHEMAS = 10_000
 SESSION_METHODS = 256
 """Methods that have statistics of their own in one session; the rest share one row."""
 
+REVIEWED_REQUESTS = 1_000
+"""Requests of one session over HTTP whose answers the rules still wait for; the oldest is forgotten first."""
+
 REVIEWS = 10_000
 """Sessions, and clients without one, of which the rules remember something."""
 TEMPLATE_VALUE = 4 * 1024

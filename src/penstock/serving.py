@@ -61,6 +61,7 @@ class _StdioSession:
             self._ruling.start()
         connecting = self._loop.create_task(self._connect())
         error = await self._ending
+        self._relay.give_up("The session has ended")
         connecting.cancel()
         if error is not None:
             say.say_error(error, self._config.log_format)
@@ -68,6 +69,7 @@ class _StdioSession:
         # After a loss nobody waits: what is left of the child goes at once.
         await self._upstream.stop(0.0 if error is not None else limits.CHILD_GRACE_SECONDS)
         log.info("The upstream has ended: %s.", self._upstream.how_it_ended)
+        await self._settle()
         await self._flush_client()
         if self._ruling is not None:
             await self._ruling.close()
@@ -113,6 +115,17 @@ class _StdioSession:
     def _is_harmless(self, error: PenstockError | None) -> bool:
         # An upstream may leave of its own accord once the client has left; that is no loss to anybody.
         return isinstance(error, UpstreamLost) and not self._relay.is_loss_felt
+
+    async def _settle(self) -> None:
+        """Lets the rules decide about the last answers."""
+        settled = asyncio.Event()
+        self._relay.on_idle = settled.set
+        if self._relay.is_holding:
+            try:
+                await asyncio.wait_for(settled.wait(), limits.CHILD_GRACE_SECONDS)
+            except TimeoutError:
+                log.warning("The rules have not decided about the last answers.")
+        self._relay.end()
 
     async def _flush_client(self) -> None:
         flushed = asyncio.Event()

@@ -483,9 +483,8 @@ def wrong_headers(headers: dict, body: bytes) -> bytes | None:
     if params.get("_meta", {}).get(VERSION_KEY) != MODERN:
         return b"_meta"
     key = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}.get(message["method"])
-    if key is not None:
-        if plain(headers.get(b"mcp-name", b"")) != params.get(key):
-            return b"Mcp-Name"
+    if key is not None and plain(headers.get(b"mcp-name", b"")) != params.get(key):
+        return b"Mcp-Name"
     return None
 
 

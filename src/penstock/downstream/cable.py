@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock import limits
+from penstock.downstream.cable_batch import BatchReview, begin, cancels_what_waits, remember
 from penstock.downstream.cable_response import CableResponse
 from penstock.downstream.catalog_fetch import CatalogFetch
 from penstock.downstream.replies import (
@@ -21,6 +22,7 @@ from penstock.downstream.replies import (
     refuse_message,
     send_json,
 )
+from penstock.downstream.unheard import Unheard
 from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
@@ -28,7 +30,7 @@ from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict
+from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict, is_open
 from penstock.relay.catalogs import Catalogs, principal_of
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers, end_to_end
@@ -44,7 +46,7 @@ from penstock.wire.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.replies import error_reply
+from penstock.wire.replies import CANCELLED, error_code, error_reply
 from penstock.wire.routing_headers import check_routing_headers
 from penstock.wire.sse import encode_event
 
@@ -59,23 +61,6 @@ _JSON_BOTH_WAYS = [
     (b"Content-Type", b"application/json"),
     (b"Accept", b"application/json, text/event-stream"),
 ]
-
-
-class Unheard:
-    """Receives what nobody waits for."""
-
-    def on_head(self, status: int, headers: Headers) -> None:
-        """Nobody waits for it."""
-
-    def on_data(self, chunk: bytes) -> None:
-        """Nobody waits for it."""
-
-    def on_end(self) -> None:
-        """Nobody waits for it."""
-
-    def on_failure(self, error: UpstreamError) -> None:
-        """Whoever waits on another stream hears of it there."""
-        log.debug("An answer to the upstream was lost. %s.", error.detail)
 
 
 class Cable:
@@ -188,18 +173,37 @@ class Cable:
     ) -> None:
         """Lets the rules look at what the tool gate has nothing against, then does what was decided."""
         review = self._maybe_review(request, message)
-        if review is None or not review.is_concerned(message, verdict):
-            self._follow(verdict, message, request, reply, review, None)
+        if review is None:
+            self._follow(verdict, message, request, reply, None, None)
             return
-        asked = review.begin(message)
-        review.ask_client(
+        if cancels_what_waits(message, review):
+            reply.send(202, [])
+            return
+        asked = begin(message, review)
+        if not (is_open(verdict) and asked.watches("client")):
+            self._follow(verdict, message, request, reply, review, asked)
+            return
+        era = era_of_header(request.header(b"mcp-protocol-version"))
+        waiting = review.ask_client(
             message,
             asked,
             lambda passed: self._follow(
                 self._verdict(passed, catalog), passed, request, reply, review, asked
             ),
-            lambda raw: send_json(reply, 200, raw) if raw is not None else reply.send(202, []),
+            lambda raw: self._refused(message, raw, era, reply),
         )
+        if waiting is not None and era is Era.MODERN and message.kind is Kind.REQUEST:
+            reply.on_gone = waiting.cancel  # whoever hangs up has cancelled
+
+    def _refused(self, message: Message, raw: bytes | None, era: Era, reply: Reply) -> None:
+        """The rules keep a message from going on; `raw` is the answer, if there is one."""
+        if raw is None and message.kind is Kind.REQUEST:
+            raw = error_reply(message.id_token, INTERNAL_ERROR, CANCELLED)
+        if raw is None:
+            reply.send(202, [])
+        else:
+            has_status = era is Era.MODERN and message.method != tool_gate.CALL  # as the tool gate answers
+            send_json(reply, _status(error_code(raw)) if has_status else 200, raw)
 
     def _verdict(self, message: Message, catalog: ToolCatalog | None) -> Verdict:
         if not self.is_filtering or message.kind is Kind.RESPONSE:
@@ -222,7 +226,7 @@ class Cable:
             # A rule made a tool call of something else, before any catalog was needed.
             send_json(reply, 200, error_reply(message.id_token, INTERNAL_ERROR, "Internal error"))
             return
-        if asked is not None and review is not None and verdict.is_list:
+        if verdict.is_list and review is not None and asked is not None and asked.watches("upstream"):
             listed = read_upstream_message(verdict.raw)
             assert isinstance(listed, Message)
             review.ask_upstream(
@@ -298,7 +302,7 @@ class Cable:
                 raise ClientProtocolError(INVALID_REQUEST, "Invalid request: a batch within a batch")
             messages.append(message)
         if not self.is_filtering:
-            self._pass_on(request, reply, None, request.body, batch=messages)
+            self._judge_batch(messages, None, request, reply)
             return
         self._with_catalog(
             request, messages[0], lambda catalog: self._judge_batch(messages, catalog, request, reply)
@@ -307,30 +311,27 @@ class Cable:
     def _judge_batch(
         self,
         messages: list[Message],
-        catalog: ToolCatalog | UpstreamError,
+        catalog: ToolCatalog | UpstreamError | None,
         request: Request,
         reply: Reply,
     ) -> None:
         if isinstance(catalog, UpstreamError):
             refuse(reply, 502, catalog.safe_message)
             return
-        answers: list[bytes] = []
-        passed: list[Message] = []
-        for message in messages:
-            verdict = FORWARD if message.kind is Kind.RESPONSE else tool_gate.judge(message, catalog)
-            if verdict is FORWARD:
-                passed.append(message)
-            elif isinstance(verdict, Answer):
-                answers.append(verdict.raw)
-        if len(passed) == len(messages):
-            self._pass_on(request, reply, None, request.body, batch=passed)
-        elif passed:
-            body = b"[%b]" % b",".join(message.raw for message in passed)
-            self._pass_on(request, reply, None, body, batch=passed, first=answers)
-        elif answers:
-            send_json(reply, 200, b"[%b]" % b",".join(answers))
-        else:
-            reply.send(202, [])
+        review = self._maybe_review(request, messages[0])
+
+        def send(passed: list[Message], answers: list[bytes]) -> None:
+            if passed == messages:
+                self._pass_on(request, reply, None, request.body, batch=passed, review=review)
+            elif passed:
+                body = b"[%b]" % b",".join(message.raw for message in passed)
+                self._pass_on(request, reply, None, body, batch=passed, first=answers, review=review)
+            elif answers:
+                send_json(reply, 200, b"[%b]" % b",".join(answers))
+            else:
+                reply.send(202, [])
+
+        BatchReview(messages, lambda message: self._verdict(message, catalog), review, send)
 
     # --- passing on -------------------------------------------------------------------------------------
 
@@ -350,6 +351,8 @@ class Cable:
         response = CableResponse(self, reply, message, era, request.header(b"mcp-session-id"))
         response.method = request.method
         response.review, response.asked = review, asked
+        if era is Era.LEGACY and message is not None and review is not None and asked is not None:
+            remember(review.requests, message, asked)
         response.version = request.fields.get(b"mcp-protocol-version")
         if batch is not None:
             response.expect_batch(batch, first or [])
@@ -423,6 +426,8 @@ class Cable:
 
     def fail_all(self, error: UpstreamError) -> None:
         """The upstream is gone: everybody who waits hears it."""
+        if self.reviews is not None:
+            self.reviews.end_all(error.safe_message)
         for response in tuple(self.under_way):
             response.on_failure(error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock import limits
@@ -12,6 +13,7 @@ from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, Upstream
 from penstock.net.http_exchange import Reply
 from penstock.net.upstream_connection import Ticket
 from penstock.policy import tool_gate
+from penstock.relay.tables import Exchange
 from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers, end_to_end, find
 from penstock.wire.ids import id_key, maybe_id_at_edges
@@ -134,11 +136,19 @@ class CableResponse:
         is_looked_at = self._status == 200 and self.method == b"POST" and bool(body or self._ids)
         if is_looked_at:
             body = self._checked_body(body)
-            message = self._maybe_reviewed(body)
-            if message is not None and self.review is not None:
-                self.review.ask_upstream(message, self.asked, self._send_ruled, lambda reply: None)
-                return
+            self._rule(body, self._send_ruled)
+        elif body and self.method == b"POST" and self.review is not None and _is_message(body):
+            self._rule(body, self._send_ruled)  # an error of the protocol has its own status in some eras
+        else:
+            self._send_ruled(body)
+
+    def _send_ruled(self, body: bytes | None) -> None:
         self._end()
+        if self._reply.is_gone:
+            return
+        if body is None:
+            self._reply.send(202, [])
+            return
         if self._first:
             # Some of a batch was answered here; the rest follows as events of its own.
             for part in _parts(body):
@@ -213,50 +223,92 @@ class CableResponse:
         self._headers = [(b"Content-Type", b"application/json")]
         return self._error(INVALID_ANSWER)
 
-    def _maybe_reviewed(self, raw: bytes) -> Message | None:
-        """The message in `raw` if some rule watches it."""
-        if self.review is None:
-            return None
+    def _rule(self, raw: bytes, then: Callable[[bytes | None], None]) -> None:
+        """Lets the rules look at what the upstream says; `then` gets what may pass, None when nothing may."""
+        review = self.review
+        if review is None:
+            then(raw)
+            return
         message = read_upstream_message(raw)
         if isinstance(message, Batch):
-            return None
-        method = message.method
-        if message.kind is Kind.RESPONSE:
-            method = self._message.method if self._message is not None else None
-        self.review.note(message, method)
-        return message if self.review.watches(method, "upstream") else None
+            self._rule_batch(raw, message.parts, then)
+            return
+        asked = self._maybe_asked(message, review)
+        if asked is None:
+            log.warning("Dropped a response from the upstream that nobody asked for.")
+            then(None)
+        elif asked.watches("upstream"):
+            review.ask_upstream(
+                message,
+                asked,
+                lambda passed: self._take_ruled(passed, asked, review, then),
+                lambda reply: self._take_refused(reply, then),
+            )
+        else:
+            self._take_ruled(message, asked, review, then)
 
-    def _send_ruled(self, passed: Message) -> None:
-        self._end()
-        if not self._reply.is_gone:
-            self._reply.send(self._status, self._headers, passed.raw)
+    def _rule_batch(self, raw: bytes, parts: list[bytes], then: Callable[[bytes | None], None]) -> None:
+        kept: list[bytes | None] = [None] * len(parts)
+        undecided = set(range(len(parts)))
+
+        def settle(place: int, ruled: bytes | None) -> None:
+            kept[place] = ruled
+            undecided.discard(place)
+            if not undecided:
+                passed = [part for part in kept if part is not None]
+                then(raw if passed == parts else b"[%b]" % b",".join(passed) if passed else None)
+
+        for place, part in enumerate(parts):
+            self._rule(part, partial(settle, place))
+
+    def _maybe_asked(self, message: Message, review: Review) -> Asked | None:
+        """What the rules know of the request that this answers; None when there are rules and no request."""
+        if message.kind is not Kind.RESPONSE:
+            return review.begin_upstream(message)
+        review.note(message, self._message.method if self._message is not None else None)
+        exchange = None if message.id_token is None else review.requests.close(message.id_token)
+        if self.asked is not None:
+            return self.asked
+        if exchange is not None and exchange.asked is not None:
+            asked: Asked = exchange.asked
+            return asked
+        # A complaint that names no request is nobody's answer, and harmless.
+        return None if review.is_ruled and "result" in message.envelope else review.begin_upstream(message)
+
+    def _take_ruled(
+        self, passed: Message, asked: Asked, review: Review, then: Callable[[bytes | None], None]
+    ) -> None:
+        if passed.kind is Kind.REQUEST and passed.id_token is not None:
+            review.upstream_requests.close(passed.id_token)
+            review.upstream_requests.open(Exchange(passed.id_token, passed.method or "", asked=asked))
+        then(passed.raw)
+
+    def _take_refused(self, reply: bytes | None, then: Callable[[bytes | None], None]) -> None:
+        if reply is not None:
+            self._cable.answer_upstream(reply, self.upstream_headers)
+        then(None)
 
     def _pass_event(self, event: SseEvent | Oversize) -> None:
         """Passes an event on, or what stands in for one that must not pass, now or when the rules say so."""
         raw = self._checked_event(event)
-        message = None
-        if self.review is not None and isinstance(event, SseEvent) and event.data and raw is event.raw:
-            message = self._maybe_reviewed(event.data) if event.event == "message" else None
-        if message is None or self.review is None:
+        if (
+            self.review is not None
+            and isinstance(event, SseEvent)
+            and raw is event.raw
+            and event.data
+            and event.event == "message"
+        ):
+            came: SseEvent = event
+            self._undecided += 1
+            self._rule(event.data, lambda ruled: self._pass_ruled(ruled, came))
+        else:
             self._emit(raw)
-            return
-        assert isinstance(event, SseEvent)
-        self._undecided += 1
-        came: SseEvent = event
-        self.review.ask_upstream(
-            message, self.asked, lambda passed: self._pass_ruled(passed, came), self._answer_ruled
-        )
 
-    def _pass_ruled(self, passed: Message, event: SseEvent) -> None:
+    def _pass_ruled(self, ruled: bytes | None, event: SseEvent) -> None:
         self._undecided -= 1
-        is_changed = passed.raw is not event.data
-        self._emit(encode_event(passed.raw, "message", event.id, event.retry) if is_changed else event.raw)
-        self._finish_stream()
-
-    def _answer_ruled(self, reply: bytes | None) -> None:
-        self._undecided -= 1
-        if reply is not None:
-            self._cable.answer_upstream(reply, self.upstream_headers)
+        if ruled is not None:
+            is_same = ruled == event.data
+            self._emit(event.raw if is_same else encode_event(ruled, "message", event.id, event.retry))
         self._finish_stream()
 
     def _emit(self, raw: bytes) -> None:
@@ -371,6 +423,13 @@ class CableResponse:
         self._is_over = True
         self._cable.under_way.discard(self)
         self._cable.unheard.pop(self, None)
+
+
+def _is_message(body: bytes) -> bool:
+    try:
+        return isinstance(read_upstream_message(body), Message)
+    except UpstreamProtocolError:
+        return False
 
 
 def _parts(body: bytes) -> list[bytes]:

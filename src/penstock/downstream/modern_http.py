@@ -19,7 +19,7 @@ from penstock.net.http_exchange import Reply, Request
 from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict
+from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict, is_open
 from penstock.relay.catalogs import principal_of
 from penstock.relay.modern_desk import ModernDesk
 from penstock.relay.shared import SharedUpstream
@@ -37,7 +37,7 @@ from penstock.wire.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.replies import error_reply
+from penstock.wire.replies import error_code, error_reply
 from penstock.wire.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
 
 if TYPE_CHECKING:  # loaded only where there are rules
@@ -103,36 +103,36 @@ class ModernPost:
 
     def push(self, raw: bytes) -> None:
         """Something that comes before the answer."""
-        message = self._maybe_reviewed(raw)
-        if message is not None and self._review is not None:
-            self._review.ask_upstream(
-                message, self._asked, lambda passed: self._push(passed.raw), lambda reply: None
-            )
-        else:
-            self._push(raw)
+        if self._review is not None:
+            message = read_upstream_message(raw)
+            assert isinstance(message, Message)
+            asked = self._review.begin_upstream(message)
+            if asked.watches("upstream"):
+                self._review.ask_upstream(
+                    message, asked, lambda passed: self._push(passed.raw), lambda reply: None
+                )
+                return
+        self._push(raw)
 
     def answer(self, raw: bytes, code: int) -> None:
         """The answer, with the status that its error has in this era."""
-        message = self._maybe_reviewed(raw)
-        if message is not None and self._review is not None:
-            self._review.ask_upstream(
-                message,
-                self._asked,
-                lambda passed: self._answer(passed.raw, code if passed.raw is message.raw else 0),
-                lambda reply: None,
-            )
-        else:
+        if self._review is None or self._asked is None:
             self._answer(raw, code)
-
-    def _maybe_reviewed(self, raw: bytes) -> Message | None:
-        """The message in `raw` if some rule watches it."""
-        if self._review is None:
-            return None
+            return
         message = read_upstream_message(raw)
         assert isinstance(message, Message)
-        method = self._message.method if message.kind is Kind.RESPONSE else message.method
-        self._review.note(message, method)
-        return message if self._review.watches(method, "upstream") else None
+        self._review.note(message, self._message.method)
+        if not self._asked.watches("upstream"):
+            self._answer(raw, code)
+            return
+        self._review.ask_upstream(
+            message,
+            self._asked,
+            lambda passed: self._answer(
+                passed.raw, code if passed.raw is raw else _code_for_status(self._message, passed.raw)
+            ),
+            lambda reply: None,
+        )
 
     def _push(self, raw: bytes) -> None:
         if self._reply.is_gone or self._reply.is_finished:
@@ -218,16 +218,28 @@ class ModernDoor:
             return
         verdict = self._judge(message, catalog)
         review = self._maybe_review(request)
-        if review is None or not review.is_concerned(message, verdict):
-            self._follow(verdict, message, reply, shared, review, None)
+        if review is None:
+            self._follow(verdict, message, reply, shared, None, None)
             return
         asked = review.begin(message)
-        review.ask_client(
+        if not (is_open(verdict) and asked.watches("client")):
+            self._follow(verdict, message, reply, shared, review, asked)
+            return
+        waiting = review.ask_client(
             message,
             asked,
             lambda passed: self._follow(self._judge(passed, catalog), passed, reply, shared, review, asked),
-            lambda raw: send_json(reply, 200, raw) if raw is not None else reply.send(202, []),
+            lambda raw: self._refused(message, raw, reply),
         )
+        if waiting is not None and message.kind is Kind.REQUEST:
+            reply.on_gone = waiting.cancel  # whoever hangs up has cancelled
+
+    def _refused(self, message: Message, raw: bytes | None, reply: Reply) -> None:
+        """The rules keep a message from going on; `raw` is the answer, if there is one."""
+        if raw is None:
+            reply.send(202, [])
+        else:
+            send_json(reply, _STATUS.get(_code_for_status(message, raw), 200), raw)
 
     def _judge(self, message: Message, catalog: ToolCatalog) -> Verdict:
         return tool_gate.judge(message, catalog) if self._choice.is_active else FORWARD
@@ -255,7 +267,7 @@ class ModernDoor:
                 shared.tell(message)
                 reply.send(202, [])
         elif isinstance(verdict, Answer):
-            if asked is not None and verdict.is_list:
+            if verdict.is_list:
                 ModernPost(reply, message, review, asked).answer(verdict.raw, verdict.code)
             else:
                 send_json(reply, _STATUS.get(verdict.code, 200), verdict.raw)
@@ -295,3 +307,8 @@ class ModernDoor:
             send_json(reply, 400, raw)
         else:
             send_json(reply, 502, error_reply(message.id_token, INTERNAL_ERROR, error.safe_message))
+
+
+def _code_for_status(request: Message, raw: bytes) -> int:
+    """The code whose status an answer of ours gets. A tool that is not there has none: see the tool gate."""
+    return 0 if request.method == tool_gate.CALL else error_code(raw)

@@ -86,6 +86,7 @@ class SseSession:
         if not self._is_over:
             self._is_over = True
             self._stream.finish()
+            self._relay.end()
             self._office.close_link(self._link)
             self.on_over(error)
 

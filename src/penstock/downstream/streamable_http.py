@@ -240,6 +240,7 @@ class HttpSession:
             post.abandon()
         if self._stream is not None:
             self._stream.finish()
+        self._relay.end()
         self._office.close_link(self._link)
         self.on_over(error)
 

@@ -31,3 +31,8 @@ Verdict = Forward | Answer | Drop | Hold
 
 FORWARD = Forward()
 HOLD = Hold()
+
+
+def is_open(verdict: Verdict) -> bool:
+    """Whether rules still have a say: the message would pass, or be answered as the upstream would."""
+    return verdict is FORWARD or (isinstance(verdict, Answer) and verdict.is_list)

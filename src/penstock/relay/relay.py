@@ -248,6 +248,13 @@ class Relay:
             return False
         return self._room.forget(bytes(token)) or bytes(token) in self._answered_here
 
+    def give_up(self, why: str) -> None:
+        """Nothing goes upstream any more."""
+
+    def end(self) -> None:
+        """The session is over."""
+        self._room.stop()
+
     def client_ended(self) -> None:
         """The client says no more; what it waits for may still come."""
         self._upstream_requests.close_all()
@@ -421,6 +428,7 @@ class Relay:
         for message, route in self._room.leave():
             self._to_client(error_reply(message.id_token, INTERNAL_ERROR, error.safe_message), route)
         self._fail_pending(error)
+        self.give_up(error.safe_message)
         self._on_fatal(error)
 
     def _fail_pending(self, error: UpstreamError) -> None:

@@ -9,15 +9,17 @@ import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
+from msgspec import structs
 
 from penstock import limits
 from penstock.errors import ProtocolError
 from penstock.policy.exchange import Context, Direction, ExchangeState, SessionState
 from penstock.policy.interception import Interceptor
 from penstock.policy.outcome import Outcome, Pass, Refuse
-from penstock.policy.verdict import FORWARD, Answer, Verdict
+from penstock.relay.tables import PendingTable
 from penstock.wire.ambiguity import Members
 from penstock.wire.eras import META_CLIENT
+from penstock.wire.ids import id_key
 from penstock.wire.message import (
     INTERNAL_ERROR,
     Batch,
@@ -43,13 +45,55 @@ class Rules:
 
 
 class Asked:
-    """A request that the rules have seen: under which rules, and what they remember of it."""
+    """A request that the rules have seen, or could have: under which rules, and what they remember of it."""
 
     __slots__ = ("interceptor", "state")
 
-    def __init__(self, interceptor: Interceptor, state: ExchangeState) -> None:
+    def __init__(self, interceptor: Interceptor | None, state: ExchangeState) -> None:
         self.interceptor = interceptor
         self.state = state
+
+    def watches(self, direction: Direction) -> bool:
+        """Whether any of these rules could care about the message, or about its response; one lookup."""
+        rules = self.interceptor
+        return rules is not None and rules.watches(self.state.request.method, direction)
+
+
+class Waiting:
+    """A message about which the rules have not decided yet."""
+
+    __slots__ = ("_review", "_task", "_then", "direction", "message")
+
+    def __init__(self, review: Review, message: Message, direction: Direction, then: Then) -> None:
+        self.message = message
+        self.direction = direction
+        self._review = review
+        self._then = then
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, awaited: Awaitable[Outcome]) -> None:
+        """Begins to wait."""
+        self._task = asyncio.get_running_loop().create_task(self._wait(awaited))
+        self._task.add_done_callback(lambda task: self._review.decided(self))
+
+    def give_up(self, outcome: Outcome) -> None:
+        """Waits no more; this is the outcome."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self._review.decided(self)
+            self._then(outcome)
+
+    def cancel(self) -> None:
+        """Whoever sent it wants no answer any more."""
+        self.give_up(Outcome(Refuse(None, "", "cancelled")))
+
+    async def _wait(self, awaited: Awaitable[Outcome]) -> None:
+        try:
+            outcome = await awaited
+        except Exception:
+            log.exception("The rules failed.")
+            outcome = _closed(self.message, "Internal error")
+        self._then(outcome)
 
 
 class Review:
@@ -58,41 +102,44 @@ class Review:
     def __init__(self, rules: Rules, session: SessionState) -> None:
         self.session = session
         self._rules = rules
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting: dict[Waiting, None] = {}
+        # Where no relay remembers them: requests whose answers may come by another way than they went.
+        self.requests = PendingTable(limits.REVIEWED_REQUESTS)
+        self.upstream_requests = PendingTable(limits.REVIEWED_REQUESTS)
         self.on_idle: Callable[[], None] | None = None  # called when no message waits any more
+
+    @property
+    def is_ruled(self) -> bool:
+        """Whether there are rules."""
+        return self._rules.current is not None
 
     @property
     def is_waiting(self) -> bool:
         """Whether some message still waits for a verdict."""
         return bool(self._waiting)
 
-    def watches(self, method: str | None, direction: Direction) -> bool:
-        """Whether any rule could care about a message; one lookup."""
-        rules = self._rules.current
-        return rules is not None and rules.watches(method, direction)
-
     def note(self, message: Message, method: str | None) -> None:
         """Counts a message; `method` of a response is that of its request."""
         self.session.count(method, message.kind, "error" in message.envelope)
 
-    def is_concerned(self, message: Message, verdict: Verdict) -> bool:
-        """Whether the rules must be asked about a client's message that the tool gate judged so."""
-        self.note(message, message.method)
-        if message.method == "initialize":
+    def begin(self, message: Message) -> Asked:
+        """Takes note of a message: these rules are asked about it and its answer, reload or not."""
+        if self.session.client_name is None or message.method == "initialize":
             self.session.client_name = maybe_client_name(message)
-        is_open = verdict is FORWARD or (isinstance(verdict, Answer) and verdict.is_list)
-        return is_open and self.watches(message.method, "client")
+        self.note(message, message.method)
+        return Asked(self._rules.current, ExchangeState(message, time.monotonic()))
 
-    def begin(self, request: Message) -> Asked:
-        """Takes note of a request before the rules are asked about it."""
-        if self.session.client_name is None:
-            self.session.client_name = maybe_client_name(request)
-        assert self._rules.current is not None
-        return Asked(self._rules.current, ExchangeState(request, time.monotonic()))
+    def begin_upstream(self, message: Message) -> Asked:
+        """The same for a request or a notification of the upstream's."""
+        self.note(message, message.method)
+        return Asked(self._rules.current, ExchangeState(message, time.monotonic()))
 
-    def ask_client(self, message: Message, asked: Asked | None, on_pass: OnPass, on_refuse: OnRefuse) -> None:
+    def ask_client(
+        self, message: Message, asked: Asked, on_pass: OnPass, on_refuse: OnRefuse
+    ) -> Waiting | None:
         """Asks about a message of the client's: `on_pass` gets it as it may go on, `on_refuse` the reply to
-        whoever sent it, None where there is none. Nothing that goes wrong here lets a message pass."""
+        whoever sent it, None where there is none (for a request: it was cancelled). Nothing that goes wrong
+        here lets a message pass. Gives what waits, if it has to."""
 
         def then(outcome: Outcome) -> None:
             verdict = outcome.verdict
@@ -103,13 +150,13 @@ class Review:
             if changed is not None:
                 on_pass(changed)
             else:
-                on_refuse(_internal_error(message) if message.kind is Kind.REQUEST else None)
+                on_refuse(_error(message, "Internal error") if message.kind is Kind.REQUEST else None)
 
-        self._ask(message, "client", asked, then)
+        return self._ask(message, "client", asked, then)
 
     def ask_upstream(
-        self, message: Message, asked: Asked | None, on_pass: OnPass, on_refuse: OnRefuse
-    ) -> None:
+        self, message: Message, asked: Asked, on_pass: OnPass, on_refuse: OnRefuse
+    ) -> Waiting | None:
         """The same about the upstream's responses, requests and notifications. A blocked response passes as
         an error: somebody waits for it."""
 
@@ -120,58 +167,75 @@ class Review:
                 return
             changed = _reread(verdict, message, read_upstream_message)
             if changed is None:
-                changed = _reread(Pass(_internal_error(message), True), message, read_upstream_message)
+                failed = Pass(_error(message, "Internal error"), True)
+                changed = _reread(failed, message, read_upstream_message)
             if changed is not None:
                 on_pass(changed)
 
-        self._ask(message, "upstream", asked, then)
+        return self._ask(message, "upstream", asked, then)
 
-    def _ask(self, message: Message, direction: Direction, asked: Asked | None, then: Then) -> None:
-        rules = asked.interceptor if asked is not None else self._rules.current
+    def _ask(self, message: Message, direction: Direction, asked: Asked, then: Then) -> Waiting | None:
+        rules = asked.interceptor
         assert rules is not None
-        state = asked.state if asked is not None else None
-        context = Context(self.session, direction, time.monotonic(), state)
+        context = Context(self.session, direction, time.monotonic(), asked.state)
         decide = rules.on_client if direction == "client" else rules.on_upstream
         try:
             outcome = decide(message, context)
         except Exception:
             log.exception("The rules failed.")
-            outcome = _closed(message)
+            outcome = _closed(message, "Internal error")
         if isinstance(outcome, Outcome):
             then(outcome)
-            return
-        task = asyncio.get_running_loop().create_task(self._wait(outcome, message, then))
-        self._waiting.add(task)
-        task.add_done_callback(self._decided)
+            return None
+        waiting = Waiting(self, message, direction, then)
+        self._waiting[waiting] = None
+        waiting.start(outcome)
+        return waiting
 
-    def _decided(self, task: asyncio.Task[None]) -> None:
-        self._waiting.discard(task)
-        if not self._waiting and self.on_idle is not None:
+    def decided(self, waiting: Waiting) -> None:
+        """A message waits no more."""
+        if self._waiting.pop(waiting, waiting) is None and not self._waiting and self.on_idle is not None:
             self.on_idle()
 
-    def end(self) -> None:
-        """The session is over: nobody waits for verdicts any more."""
-        for task in self._waiting:
-            task.cancel()
+    def cancel(self, id_token: bytes) -> bool:
+        """Whether a request of the client's that still waits under this id was cancelled by this."""
+        key = id_key(id_token)
+        for waiting in self._waiting:
+            message = waiting.message
+            if waiting.direction == "client" and message.kind is Kind.REQUEST:
+                assert message.id_token is not None
+                if id_key(message.id_token) == key:
+                    waiting.cancel()
+                    return True
+        return False
 
-    async def _wait(self, awaited: Awaitable[Outcome], message: Message, then: Then) -> None:
-        try:
-            outcome = await awaited
-        except Exception:
-            log.exception("The rules failed.")
-            outcome = _closed(message)
-        then(outcome)
+    def fail_requests(self, why: str) -> None:
+        """The upstream will hear nothing more: whoever waits to be passed on hears why."""
+        for waiting in [one for one in self._waiting if one.direction == "client"]:
+            if waiting.message.kind is Kind.RESPONSE:
+                waiting.cancel()
+            else:
+                waiting.give_up(_closed(waiting.message, why))
+
+    def end(self, why: str = "The session has ended") -> None:
+        """The session is over: nothing waits for verdicts any more."""
+        self.fail_requests(why)
+        for waiting in list(self._waiting):
+            if waiting.message.kind is Kind.RESPONSE:
+                waiting.give_up(_closed(waiting.message, why))
+            else:
+                waiting.cancel()
 
 
-def _internal_error(message: Message) -> bytes:
-    return error_reply(message.id_token, INTERNAL_ERROR, "Internal error")
+def _error(message: Message, why: str) -> bytes:
+    return error_reply(message.id_token, INTERNAL_ERROR, why)
 
 
-def _closed(message: Message) -> Outcome:
-    """The outcome when the rules themselves fail: nothing passes, and nobody is told why."""
+def _closed(message: Message, why: str) -> Outcome:
+    """The outcome when the rules cannot be heard: nothing passes."""
     if message.kind is Kind.RESPONSE:
-        return Outcome(Pass(_internal_error(message), True))
-    return Outcome(Refuse(_internal_error(message) if message.kind is Kind.REQUEST else None, "", "error"))
+        return Outcome(Pass(_error(message, why), True))
+    return Outcome(Refuse(_error(message, why) if message.kind is Kind.REQUEST else None, "", "error"))
 
 
 def _reread(verdict: Pass, message: Message, read: Callable[[bytes], Message | Batch]) -> Message | None:
@@ -210,6 +274,9 @@ class Reviews:
         review = self._known.pop(key, None)
         if review is None:
             review = self.new(session_id, principal)
+        elif review.session.principal != principal.hex():
+            # The session is the same, and so is what it remembers; the rights are not (THREATS 119).
+            review.session = structs.replace(review.session, principal=principal.hex())
         self.keep(key, review)
         return review
 
@@ -224,6 +291,11 @@ class Reviews:
         review = self._known.pop(key, None)
         if review is not None:
             review.end()
+
+    def end_all(self, why: str) -> None:
+        """The upstream is gone, and with it everything that waits."""
+        for review in self._known.values():
+            review.end(why)
 
 
 def maybe_client_name(message: Message) -> str | None:

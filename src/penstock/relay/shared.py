@@ -105,6 +105,11 @@ class SharedUpstream:
 
     def ask(self, message: Message, asker: Asker) -> bytes:
         """Sends a request; gives what `cancel` takes."""
+        if self._lost is not None:
+            # It went while the request waited for the rules.
+            raw = error_reply(message.id_token, INTERNAL_ERROR, self._lost.safe_message)
+            asker.answer(raw, INTERNAL_ERROR)
+            return b""
         self._last_number += 1
         number = b"%d" % self._last_number
         asked = _Asked(asker, message)

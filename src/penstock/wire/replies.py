@@ -7,6 +7,8 @@ import msgspec
 from penstock import limits
 
 TOOL_NOT_FOUND = -32601
+CANCELLED = "The request was cancelled"
+"""What is said to a request that was cancelled before it got anywhere, where something must be said."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -50,3 +52,19 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def error_code(raw: bytes) -> int:
+    """The code of the error in a response; 0 when it is none."""
+    try:
+        return msgspec.json.decode(raw, type=_Response).error.code
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+
+
+class _Response(msgspec.Struct):
+    error: _Error = msgspec.field(default_factory=_Error)

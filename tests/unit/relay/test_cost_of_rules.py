@@ -1,0 +1,45 @@
+"""What rules cost a message that none of them names: the same, however many they are."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from in_memory import REQUEST, RESPONSE, Pair, others, same
+
+
+def calls_of(pair: Pair) -> int:
+    """How many functions, in Python and in C, one exchange calls."""
+    pair.exchange()  # what is looked up once has been looked up
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        pair.exchange()
+    finally:
+        sys.setprofile(before)
+    assert pair.upstream.last == REQUEST
+    assert pair.client.last == RESPONSE
+    return count
+
+
+@pytest.mark.parametrize("number", [1, 10, 1000])
+def test_a_message_that_no_rule_names_costs_the_same_with_no_rules_and_with_a_thousand(number: int) -> None:
+    assert calls_of(Pair(others(number))) == calls_of(Pair([]))
+
+
+def test_rules_that_name_the_method_are_what_costs() -> None:
+    none, ten, twenty = (calls_of(Pair(same(number))) for number in (0, 10, 20))
+    assert none < ten < twenty
+    assert calls_of(Pair(same(10) + [{**rule, "id": f"o{n}"} for n, rule in enumerate(others(500))])) == ten
+
+
+def test_without_a_configuration_nothing_of_the_rules_is_called() -> None:
+    assert calls_of(Pair(None)) < calls_of(Pair([]))
