@@ -70,10 +70,10 @@ PATTERN_NESTING = 50
 """Groups in groups in one pattern. People write three; reading them takes a few frames of stack each."""
 
 PATTERN_WORK = 250_000
-"""Steps to tell apart what one pattern repeats: a quarter second. 200 names that begin alike take 10,000."""
+"""Steps to tell apart what one pattern repeats: a quarter second. 200 names that begin alike take 3,000."""
 
 PATTERN_BYTES = 1024 * 1024
-"""What RE2 may use for one pattern. 2,000 names in one fit; past it, it is slower but still linear."""
+"""What RE2 may use for one pattern. 2,000 names in one fit; one that does not fit is refused."""
 
 PATTERN_ECHO = 40
 """Characters of a pattern that the reason for refusing it may repeat."""

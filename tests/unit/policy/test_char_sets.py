@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from penstock.policy.char_sets import ANYTHING, LAST, CharSet, char, complement, ignoring_case, share, union
 
-codes = st.one_of(st.integers(0, 12), st.integers(LAST - 3, LAST))
-ranges = st.lists(st.tuples(codes, codes).filter(lambda pair: pair[0] <= pair[1]), max_size=5)
-edges = [*range(15), *range(LAST - 4, LAST + 1)]
+codes = st.one_of(st.integers(0, 20), st.integers(LAST - 4, LAST))
+ranges = st.lists(st.tuples(codes, st.integers(0, 3)).map(lambda it: (it[0], min(sum(it), LAST))), max_size=6)
+edges = [*range(25), *range(LAST - 4, LAST + 1)]
 
 
 def among_edges(chars: CharSet) -> set[int]:
@@ -42,6 +42,13 @@ def test_two_sets_share_a_character_or_they_do_not(pairs, other_pairs):
     one, other = union(pairs), union(other_pairs)
     meeting = any(low <= high_ and low_ <= high for low, high in one for low_, high_ in other)
     assert share(one, other) == share(other, one) == meeting
+
+
+def test_sets_that_interlock_share_only_where_they_meet():
+    odd, even = spelled("acegik"), spelled("bdfhjl")
+    assert not share(odd, even)
+    assert share(odd, union([*even, *char(ord("k"))]))
+    assert share(even, union([*odd, *char(ord("l"))]))
 
 
 def spelled(text: str) -> CharSet:

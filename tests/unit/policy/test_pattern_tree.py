@@ -167,6 +167,14 @@ def test_the_tree_of_a_pattern_matches_what_the_pattern_matches(source, texts):
         assert matches(source, text) == matches(written(reading.tree), text)
 
 
+@pytest.mark.parametrize(
+    ("source", "least", "most"),
+    [("a*", 0, None), ("a+?", 1, None), ("a?", 0, 1), ("a{2}", 2, 2), ("a{2,}", 2, None), ("a{2,3}?", 2, 3)],
+)
+def test_a_repetition_has_its_least_and_its_most(source, least, most):
+    assert read(source).tree == Repeat(read("a").tree, least, most)
+
+
 def test_repetitions_and_counts_are_counted_wherever_they_stand():
     reading = read("a*b+?c?(d{2}|e{3,7}){4,}[*+?]\\*\\Q+\\E")
     assert (reading.repetitions, reading.highest_count) == (6, 7)
