@@ -8,7 +8,7 @@ from penstock.effects.real import RealEffects
 from penstock.policy.interception import Interceptor
 from penstock.policy.interceptor_config import build
 from penstock.policy.tool_filter import ToolFilter
-from penstock.relay.relay import Relay
+from penstock.relay.office import open_relay
 from penstock.relay.review import Reviews, Rules
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":1.0}}}'
@@ -45,7 +45,7 @@ class Pair:
             config, faults = build({"rules": rules})
             assert config is not None, faults
             review = Reviews(Rules(Interceptor(config, RealEffects())), "up").new()
-        self.relay = Relay(self.client, self.upstream, ToolFilter(), review=review)  # type: ignore[arg-type]
+        self.relay = open_relay(self.client, self.upstream, ToolFilter(), review)  # type: ignore[arg-type]
 
     def exchange(self) -> None:
         """One request there, and its answer back."""

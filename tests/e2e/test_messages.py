@@ -98,12 +98,13 @@ def test_an_upstream_that_cannot_be_started_in_either_form(form: str) -> None:
     assert result.returncode == 1
     assert result.stdout == ""
     if form == "text":
-        assert result.stderr == (
-            "Error: Failed to connect to upstream MCP at /nowhere/at all\n"
+        assert result.stderr.endswith(
+            "\nError: Failed to connect to upstream MCP at /nowhere/at all\n"
             "Command not found: /nowhere/at all\n"
         )
     else:
-        assert json.loads(result.stderr)["detail"] == "Command not found: /nowhere/at all"
+        last = result.stderr.splitlines()[-1]
+        assert json.loads(last)["detail"] == "Command not found: /nowhere/at all"
 
 
 def test_what_is_said_at_the_start(tmp_path: Path) -> None:

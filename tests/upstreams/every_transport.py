@@ -87,6 +87,16 @@ class Everywhere(scripted.Scripted):
         self.speak(self.lobby(), params["raw"].encode("latin-1") + b"\n")
         self.reply(token, b"{}")
 
+    def order_later(self, token: bytes, params: dict) -> None:
+        """Answers, then says `raw` where what belongs to no request goes."""
+        self.reply(token, b"{}")
+        self.speak(self.lobby(), params["raw"].encode("latin-1") + b"\n")
+
+    def order_nap(self, token: bytes, params: dict) -> None:
+        """Answers after `seconds`."""
+        time.sleep(float(params["seconds"]))
+        self.reply(token, b"{}")
+
     def order_steps(self, token: bytes, params: dict) -> None:
         """Reports progress `count` times under `token` (a raw JSON token), then answers."""
         for step in range(int(params["count"])):
@@ -423,9 +433,9 @@ class Server:
         reply.events(b": hello\n\n")
         session.stream = reply
         session.stream_there.set()
-        self.watch(reply)
+        is_heard = self.watch(reply)
         session.stream_there.clear()
-        return False
+        return is_heard
 
     def post(self, session: Http, reply: Reply, body: bytes) -> bool:
         try:

@@ -193,7 +193,8 @@ def test_when_a_session_ends_whoever_waits_in_it_is_answered(way: str, tmp_path:
         post = client.posts[b"77"]
         client.until(lambda: post.is_over)
         hook.gate.set()
-        assert ruled.connect().ask("x/nothing")["result"]
+        answer = ruled.connect().ask("x/nothing")
+        assert "result" in answer, answer
         assert not ruled.reached('"late"')
 
 
