@@ -30,8 +30,9 @@ peers: $(STAMP)
 	@PYTHON=$(PYTHON) sh scripts/peers_setup || echo "Tests with published Python servers will be skipped."
 	@sh scripts/node_setup || echo "Tests that need Node will be skipped."
 
+# Real processes can miss a deadline on two busy cores: what failed gets one more try, alone.
 test: $(STAMP) peers
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal || $(BIN)/python -m pytest --last-failed
 
 test-quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/house
