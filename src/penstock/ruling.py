@@ -42,8 +42,10 @@ class Ruling:
         self._watch.reload()
 
     async def close(self) -> None:
-        """Ends what rules have started."""
+        """Ends what rules have started, and says what they have counted."""
         self._watch.stop()
+        for name, counted in self._effects.metrics().items():
+            log.info("Metric %s: %d times, %g in all.", name, counted.count, counted.total)
         await self._effects.close()
 
     def _put_in_force(self, config: ProxyConfig) -> None:
