@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.downstream.event_stream import EventStream
-from penstock.downstream.replies import accepts, maybe_wrong_body, refuse, refuse_message, send_json
+from penstock.downstream.replies import maybe_wrong_post, refuse, refuse_message, send_json
 from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy import tool_gate
@@ -170,14 +170,9 @@ class ModernDoor:
         if request.method != b"POST":
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"POST")])
             return
-        wrong = maybe_wrong_body(request)
+        wrong = maybe_wrong_post(request)
         if wrong is not None:
             refuse(reply, *wrong)
-            return
-        if not (accepts(request, b"application/json") and accepts(request, b"text/event-stream")):
-            refuse(
-                reply, 406, "Not acceptable: the client must accept application/json and text/event-stream"
-            )
             return
         try:
             message = read_client_message(request.body)

@@ -49,6 +49,16 @@ def maybe_wrong_body(request: Request) -> tuple[int, str] | None:
     return None
 
 
+def maybe_wrong_post(request: Request) -> tuple[int, str] | None:
+    """The same for a POST to our Streamable HTTP endpoint, whose answer may be JSON or events."""
+    wrong = maybe_wrong_body(request)
+    if wrong is None and not (
+        accepts(request, b"application/json") and accepts(request, b"text/event-stream")
+    ):
+        return 406, "Not acceptable: the client must accept application/json and text/event-stream"
+    return wrong
+
+
 def accepts(request: Request, media: bytes) -> bool:
     """Whether the client says that it takes `media`; one that says nothing takes anything."""
     accept = request.header(b"accept")

@@ -19,7 +19,7 @@ from penstock.downstream.event_stream import EventStream
 from penstock.downstream.replies import (
     accepts,
     is_session_id,
-    maybe_wrong_body,
+    maybe_wrong_post,
     refuse,
     refuse_message,
     send_json,
@@ -273,14 +273,9 @@ class StreamableDoor:
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET, POST, DELETE")])
 
     def _post(self, request: Request, reply: Reply) -> None:
-        wrong = maybe_wrong_body(request)
+        wrong = maybe_wrong_post(request)
         if wrong is not None:
             refuse(reply, *wrong)
-            return
-        if not (accepts(request, b"application/json") and accepts(request, b"text/event-stream")):
-            refuse(
-                reply, 406, "Not acceptable: the client must accept application/json and text/event-stream"
-            )
             return
         try:
             message = read_client_message(request.body)
