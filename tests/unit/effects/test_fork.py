@@ -25,7 +25,7 @@ from penstock.wire.message import Kind, Message
 
 SPEC = ForkSpec(argv=("shadow",))
 CALL = b'{ "jsonrpc":"2.0", "id" : 7, "method":"tools/call", "params":{"name":"echo","arguments":{"n":1.0}} }'
-SAMPLE = Path(__file__).parents[2] / "upstreams" / "sample.py"
+SAMPLE = Path(__file__).parents[3] / "examples" / "sample_server.py"
 
 
 class Link:
