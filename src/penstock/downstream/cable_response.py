@@ -18,7 +18,7 @@ from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers, end_to_end, find
 from penstock.wire.ids import id_key, maybe_id_at_edges
 from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
-from penstock.wire.replies import error_reply
+from penstock.wire.replies import INVALID_ANSWER, error_reply
 from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock")
 
-INVALID_ANSWER = "The upstream's answer is not valid"
 _LISTEN = "subscriptions/listen"
 
 

@@ -42,11 +42,10 @@ from penstock.wire.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.replies import error_reply, raw_error_reply
+from penstock.wire.replies import INVALID_ANSWER, error_reply, raw_error_reply
 
 log = logging.getLogger("penstock")
 
-INVALID_ANSWER = "The upstream's answer is not valid"
 _HOLDING = "holding"  # the reason for not reading a client whose tool requests pile up
 
 

@@ -25,12 +25,11 @@ from penstock.wire.ambiguity import Ambiguous, Members, NotAnObject, NotJson, me
 from penstock.wire.eras import MODERN_VERSIONS
 from penstock.wire.ids import id_key
 from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
-from penstock.wire.replies import error_reply
+from penstock.wire.replies import INVALID_ANSWER, error_reply
 from penstock.wire.splice import with_value
 
 log = logging.getLogger("penstock")
 
-INVALID_ANSWER = "The upstream's answer is not valid"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 LISTEN = "subscriptions/listen"
 _UNREAD = "client does not read"

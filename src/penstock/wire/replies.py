@@ -7,6 +7,8 @@ import msgspec
 from penstock import limits
 
 TOOL_NOT_FOUND = -32601
+INVALID_ANSWER = "The upstream's answer is not valid"
+"""All that a client is told of an answer that must not be passed on."""
 CANCELLED = "The request was cancelled"
 """What is said to a request that was cancelled before it got anywhere, where something must be said."""
 
