@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from penstock.effects.real import RealEffects
@@ -10,6 +11,7 @@ from penstock.policy.interceptor_config import build
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.office import open_relay
 from penstock.relay.review import Reviews, Rules
+from penstock.state.memory import MemoryTable
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":1.0}}}'
 RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"called"}]}}'
@@ -44,7 +46,9 @@ class Pair:
         if rules is not None:
             config, faults = build({"rules": rules})
             assert config is not None, faults
-            review = Reviews(Rules(Interceptor(config, RealEffects())), "up").new()
+            review = Reviews(
+                Rules(Interceptor(config, RealEffects())), "up", MemoryTable(9, 9.0, time.monotonic)
+            ).new()
         self.relay = open_relay(self.client, self.upstream, ToolFilter(), review)  # type: ignore[arg-type]
 
     def exchange(self) -> None:

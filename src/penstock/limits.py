@@ -315,8 +315,6 @@ SESSION_METHODS = 256
 REVIEWED_REQUESTS = 1_000
 """Requests of one session over HTTP whose answers the rules still wait for; the oldest is forgotten first."""
 
-REVIEWS = 10_000
-"""Sessions, and clients without one, of which the rules remember something."""
 TEMPLATE_VALUE = 4 * 1024
 """Characters of one value that a template inserts; a log line or a key has no use for more."""
 
@@ -334,6 +332,3 @@ STATE_SECONDS = 3_600.0
 
 STATE_SESSIONS = 10_000
 """Sessions whose state is remembered; the one that was silent longest is forgotten first."""
-
-STATE_EXCHANGES = 100_000
-"""Requests under way whose state is remembered, over all sessions."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import time
 
-from penstock import say
+from penstock import limits, say
 from penstock.config import CommandUpstream, ProxyConfig
 from penstock.effects.real import RealEffects
 from penstock.links import open_shadow
 from penstock.net.warden import Warden
 from penstock.policy.interception import Interceptor
-from penstock.relay.review import Reviews, Rules
+from penstock.relay.review import Review, Reviews, Rules
 from penstock.reload import ConfigWatch, Load
+from penstock.state.memory import MemoryTable
 
 log = logging.getLogger("penstock")
 
@@ -24,7 +26,10 @@ class Ruling:
         assert config.path is not None
         self._effects = RealEffects(warden, lambda spec: open_shadow(spec, warden))
         self._rules = Rules(self._interceptor(config))
-        self.reviews = Reviews(self._rules, _name(config))
+        known: MemoryTable[bytes, Review] = MemoryTable(
+            limits.STATE_SESSIONS, limits.STATE_SECONDS, time.monotonic, on_dropped=Review.end
+        )
+        self.reviews = Reviews(self._rules, _name(config), known)
         self._watch = ConfigWatch(
             config.path,
             config,

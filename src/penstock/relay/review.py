@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import msgspec
 from msgspec import structs
@@ -250,13 +251,25 @@ def _reread(verdict: Pass, message: Message, read: Callable[[bytes], Message | B
     return changed if isinstance(changed, Message) else None
 
 
-class Reviews:
-    """The reviews of many sessions, and of clients that have none. The least used is forgotten first."""
+class ReviewTable(Protocol):
+    """Where reviews are remembered, for a while and not too many; whoever makes it ends what it forgets."""
 
-    def __init__(self, rules: Rules, upstream: str) -> None:
+    def get(self, key: bytes) -> Review | None: ...
+
+    def put(self, key: bytes, value: Review) -> None: ...
+
+    def pop(self, key: bytes) -> Review | None: ...
+
+    def values(self) -> list[Review]: ...
+
+
+class Reviews:
+    """The reviews of many sessions, and of clients that have none."""
+
+    def __init__(self, rules: Rules, upstream: str, known: ReviewTable) -> None:
         self._rules = rules
         self._upstream = upstream
-        self._known: dict[bytes, Review] = {}
+        self._known = known
 
     def new(self, session_id: bytes | None = None, principal: bytes = b"") -> Review:
         """The review of a new session; `session_id` is the one that its client knows, if there is one."""
@@ -271,24 +284,22 @@ class Reviews:
 
     def find(self, key: bytes, session_id: bytes | None, principal: bytes) -> Review:
         """The review known under `key`, made when it is asked for first."""
-        review = self._known.pop(key, None)
+        review = self._known.get(key)
         if review is None:
             review = self.new(session_id, principal)
+            self.keep(key, review)
         elif review.session.principal != principal.hex():
             # The session is the same, and so is what it remembers; the rights are not (THREATS 119).
             review.session = structs.replace(review.session, principal=principal.hex())
-        self.keep(key, review)
         return review
 
     def keep(self, key: bytes, review: Review) -> None:
         """Knows `review` under `key` from now on."""
-        self._known[key] = review
-        if len(self._known) > limits.REVIEWS:
-            self._known.pop(next(iter(self._known))).end()
+        self._known.put(key, review)
 
     def forget(self, key: bytes) -> None:
         """The session is over."""
-        review = self._known.pop(key, None)
+        review = self._known.pop(key)
         if review is not None:
             review.end()
 

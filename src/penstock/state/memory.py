@@ -22,7 +22,15 @@ _CLEANED_BY_THE_WAY = 2  # for every new entry so many old ones are looked at, s
 class MemoryTable(Generic[K, V]):
     """Values with a time to live and a limit to their number. The clock must never go back."""
 
-    def __init__(self, capacity: int, ttl: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        ttl: float,
+        clock: Callable[[], float],
+        on_dropped: Callable[[V], None] = lambda value: None,
+    ) -> None:
+        """`on_dropped` gets what is forgotten because it is old or too much."""
+        self._on_dropped = on_dropped
         self._capacity = capacity
         self._ttl = ttl
         self._clock = clock
@@ -38,7 +46,8 @@ class MemoryTable(Generic[K, V]):
         self._entries[key] = (now, value)
         self._entries.move_to_end(key)
         while len(self._entries) > self._capacity:
-            self._entries.popitem(last=False)
+            _, (_, oldest) = self._entries.popitem(last=False)
+            self._on_dropped(oldest)
 
     def get(self, key: K) -> V | None:
         """What is remembered under `key`, from now on for its whole time again."""
@@ -48,6 +57,7 @@ class MemoryTable(Generic[K, V]):
         now = self._clock()
         if now - entry[0] > self._ttl:
             del self._entries[key]
+            self._on_dropped(entry[1])
             return None
         self._entries[key] = (now, entry[1])
         self._entries.move_to_end(key)
@@ -56,9 +66,16 @@ class MemoryTable(Generic[K, V]):
     def pop(self, key: K) -> V | None:
         """What was remembered under `key`, forgotten from now on."""
         entry = self._entries.pop(key, None)
-        if entry is None or self._clock() - entry[0] > self._ttl:
+        if entry is None:
+            return None
+        if self._clock() - entry[0] > self._ttl:
+            self._on_dropped(entry[1])
             return None
         return entry[1]
+
+    def values(self) -> list[V]:
+        """Everything that is remembered, touched longest ago first."""
+        return [value for _, value in self._entries.values()]
 
     def clean(self) -> int:
         """Forgets everything that is too old; gives back how many that were. To be called now and then."""
@@ -67,10 +84,11 @@ class MemoryTable(Generic[K, V]):
     def _drop_old(self, now: float, most: int) -> int:
         dropped = 0
         while dropped < most and self._entries:
-            key, (touched, _) = next(iter(self._entries.items()))
+            key, (touched, value) = next(iter(self._entries.items()))
             if now - touched <= self._ttl:
                 break
             del self._entries[key]
+            self._on_dropped(value)
             dropped += 1
         return dropped
 

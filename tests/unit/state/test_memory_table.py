@@ -59,3 +59,19 @@ def test_what_is_taken_out_is_gone_and_what_is_old_is_not_given_back() -> None:
 def test_exchanges_are_kept_by_session_direction_and_id() -> None:
     keys = {exchange_key(s, d, i) for s in "ab" for d in ("client", "upstream") for i in (b"1", b'"1"')}
     assert len(keys) == 8
+
+
+def test_what_is_forgotten_is_handed_over_and_what_is_taken_is_not() -> None:
+    now = [0.0]
+    dropped: list[str] = []
+    table: MemoryTable[str, str] = MemoryTable(2, 10.0, lambda: now[0], dropped.append)
+    table.put("a", "first")
+    table.put("b", "second")
+    table.put("c", "third")
+    assert dropped == ["first"]
+    assert table.values() == ["second", "third"]
+    assert table.pop("b") == "second"
+    assert dropped == ["first"]
+    now[0] = 11.0
+    assert table.get("c") is None
+    assert dropped == ["first", "third"]
