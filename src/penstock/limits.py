@@ -33,6 +33,9 @@ HELD_BYTES = MESSAGE_BYTES
 READ_BYTES = 64 * 1024
 """One read from a pipe. Above 128 KiB every read would be a memory mapping of its own."""
 
+JOINED_BYTES = 64 * 1024
+"""Small messages that wait together are joined up to this size: one buffer is written faster than many."""
+
 SOCKET_READ_BYTES = 64 * 1024
 """One read from a socket."""
 
