@@ -78,7 +78,7 @@ class Chunks:
 
 
 def connect(port: int, seconds: float = ANSWER_SECONDS) -> socket.socket:
-    """A blocking socket whose waits end after `seconds`; the kernel's own limit, which costs no extra call."""
+    """A blocking socket whose waits end after `seconds`: the kernel's limit costs no extra call."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=seconds)
     sock.settimeout(None)
     limit = struct.pack("ll", int(seconds), 0)

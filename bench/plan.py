@@ -64,7 +64,7 @@ def _reference(front: str, work: Path) -> Spec:
 
 
 def _specs(front: str, back: str, work: Path, has_peers: bool) -> list[Spec]:
-    """Peers stand where the limit stands in all pairs of one front, so that all are compared with the same."""
+    """The limit is the same in all pairs with one front, so that all are compared with the same."""
     specs = [direct(front)]
     limit = _reference(front, work)
     if limit.name != "direct":

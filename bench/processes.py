@@ -1,4 +1,4 @@
-"""Processes that are measured: started in a group of their own, looked at through /proc, ended for certain."""
+"""Processes that are measured: started in a session of their own, seen through /proc, ended for certain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,15 @@ class Memory:
 class Program:
     """A running command and everything that it starts."""
 
-    def __init__(self, command: list[str], work: Path, name: str, has_pipes: bool, cwd: Path | None = None):
+    def __init__(
+        self,
+        command: list[str],
+        work: Path,
+        name: str,
+        has_pipes: bool,
+        cwd: Path | None = None,
+        home: Path | None = None,
+    ) -> None:
         self.log = work / f"{name}.log"
         self._errors: IO[bytes] = self.log.open("wb")
         pipe = subprocess.PIPE if has_pipes else subprocess.DEVNULL
@@ -43,6 +51,7 @@ class Program:
             stderr=self._errors,
             start_new_session=True,
             cwd=cwd,
+            env=os.environ if home is None else {**os.environ, "HOME": str(home)},
         )
 
     @property
@@ -66,9 +75,9 @@ class Program:
         """Seconds of processor time that the tree, without upstreams, has used so far."""
         return sum(cpu_seconds(pid) for pid in self.own_pids())
 
-    def cpu_whole(self) -> float:
-        """The same with upstreams."""
-        return sum(cpu_seconds(pid) for pid in tree(self.pid))
+    def cpu_of_upstreams(self) -> float:
+        """The same of the upstreams among them."""
+        return sum(cpu_seconds(pid) for pid in tree(self.pid) if is_upstream(pid))
 
     def memory(self) -> Memory:
         total = Memory()
@@ -114,7 +123,7 @@ class Program:
 
 
 def is_ours(pid: int, leader: int) -> bool:
-    """Whether the process still runs in the session that `leader` was started with: its number is not reused."""
+    """Whether the process is in the session that `leader` began: its number was not given to another."""
     try:
         return os.getsid(pid) == leader
     except ProcessLookupError:
@@ -145,7 +154,7 @@ def is_upstream(pid: int) -> bool:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process: from its own clock in nanoseconds, or in ticks where there is none."""
+    """User and system time of a process: from its own clock, or in ticks where there is none."""
     try:
         return time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid(3) makes of a process id
     except OSError:

@@ -99,7 +99,7 @@ def _measure(
     samples: dict[str, dict[str, list[dict[str, float] | None]]],
     say: Say,
 ) -> None:
-    """One sample, or None in its place. A target that fails in a step is started afresh and spared that step."""
+    """One sample, or None in its place. A target that fails is started afresh and spared this step."""
     count = step.count_for(spec)
     if not count:
         return

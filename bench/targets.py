@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.handshake import await_port, open_http_session, open_pipe, open_sse_session
@@ -82,7 +82,7 @@ class Spec:
     is_filter: bool = False
     path: str = ""
     is_peer: bool = False
-    options: dict[str, str] = field(default_factory=dict)
+    keeps_home: bool = True
 
 
 class Target:
@@ -102,7 +102,9 @@ class Target:
             self.port = free_port()
             command = spec.command(Place(upstream, spec.back, self.port, work))
             name = f"{spec.name}-{spec.front}-{spec.back}".replace(" ", "_").replace("/", "_")
-            self.program = Program(command, work, name, has_pipes=spec.front == "stdio", cwd=work)
+            self.program = Program(
+                command, work, name, spec.front == "stdio", cwd=work, home=None if spec.keeps_home else work
+            )
         try:
             self._begin()
         except BaseException:
@@ -151,15 +153,20 @@ class Target:
         lines = self.lines(workload, in_flight)
         try:
             run(lines, workload, checker, min(count, max(2 * in_flight, count // 20)), in_flight)
-            before, upstream_before = self.cpu(), self.upstream.program.cpu_whole()
+            before, upstream_before = self.cpu(), self.upstream_cpu()
             sample = run(lines, workload, checker, count, in_flight)
-            return sample, self.cpu() - before, self.upstream.program.cpu_whole() - upstream_before
+            return sample, self.cpu() - before, self.upstream_cpu() - upstream_before
         finally:
             for line in lines:
                 line.close()
 
     def cpu(self) -> float:
         return 0.0 if self.program is None else self.program.cpu()
+
+    def upstream_cpu(self) -> float:
+        """Of the upstream over HTTP and of those that were spawned."""
+        spawned = 0.0 if self.program is None else self.program.cpu_of_upstreams()
+        return spawned + self.upstream.program.cpu_of_upstreams()
 
     def end(self) -> None:
         if self.program is not None:
@@ -192,7 +199,7 @@ def nginx(front: str) -> Spec:
 daemon off; worker_processes 1; pid {place.work}/nginx-{place.port}.pid; error_log stderr error;
 events {{ worker_connections 8192; }}
 http {{
-    access_log off; client_max_body_size 20m; keepalive_requests 100000000;
+    access_log off; client_max_body_size 20m; client_body_buffer_size 2m; keepalive_requests 100000000;
     client_body_temp_path {place.work}/body; proxy_temp_path {place.work}/proxy;
     fastcgi_temp_path {place.work}/f; uwsgi_temp_path {place.work}/u; scgi_temp_path {place.work}/s;
     upstream up {{ server 127.0.0.1:{place.upstream.port}; keepalive 64; keepalive_requests 100000000; }}

@@ -26,6 +26,9 @@ EVENTS = (
     b"X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
 REMEMBERED = 4096  # bytes of a request that is worth remembering
+LONG = 1 << 16  # bytes of an answer that is not copied once more before it is written
+
+Message = tuple[bytes, bytes]  # the beginning with the id, and the rest
 
 
 class Answers:
@@ -36,13 +39,13 @@ class Answers:
         self.known: dict[bytes, bytes] = {}
         self.texts: dict[int, bytes] = {}
 
-    def to(self, raw: bytes) -> list[bytes]:
+    def to(self, raw: bytes) -> list[Message]:
         """The messages that answer `raw`, the response last; none if it is no request."""
         if raw.startswith(PREFIX):
             end = raw.find(b",", 22, 64)
             known = self.known.get(raw[end:]) if end > 0 and len(raw) < REMEMBERED else None
             if known is not None:
-                return [PREFIX + raw[22:end] + known]
+                return [(PREFIX + raw[22:end], known)]
         import json
 
         message = json.loads(raw)
@@ -54,12 +57,12 @@ class Answers:
         progress = (params.get("_meta") or {}).get("progressToken")
         if progress is None and raw.startswith(PREFIX + token + b",") and len(raw) < REMEMBERED:
             self.known[raw[22 + len(token) :]] = tail
-        answers = [PREFIX + token + tail]
+        answers = [(PREFIX + token, tail)]
         if params.get("name") == "stream" and progress is not None:
+            front = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
+            front %= json.dumps(progress).encode()
             answers[:0] = [
-                b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
-                b'"progress":%d,"total":%d}}' % (json.dumps(progress).encode(), step, STEPS)
-                for step in range(1, STEPS + 1)
+                (front, b'"progress":%d,"total":%d}}' % (step, STEPS)) for step in range(1, STEPS + 1)
             ]
         return answers
 
@@ -113,7 +116,7 @@ class Connection:
         self.parts: list[bytes] = []
         self.wanted = 0  # bytes in `parts` before another look is worth it
         self.have = 0
-        self.unwritten = bytearray()
+        self.unwritten: list[memoryview] = []
         self.sse_session = b""
 
     def read(self) -> None:
@@ -171,7 +174,7 @@ class Connection:
                 return
             self.write(ACCEPTED)
             for message in server.answers.to(body):
-                stream.event(b"event: message\ndata: %b\n\n" % message)
+                stream.message(message)
         elif request.method == b"POST" and request.path == b"/mcp":
             self.answer_streamable(request, body)
         elif request.method == b"GET" and request.path == b"/mcp" and not request.is_modern:
@@ -196,46 +199,62 @@ class Connection:
             session = b"Mcp-Session-Id: %b\r\n" % self.server.new_session()
         messages = self.server.answers.to(body)
         if len(messages) == 1:
-            answer = messages[0]
-            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n"
-            self.write(head % (session, len(answer)) + answer)
+            front, tail = messages[0]
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
+            self.write(head % (session, len(front) + len(tail), front), tail)
         elif not messages:
             self.write(ACCEPTED)
         else:  # as servers do: every event leaves when it is there
             self.write(EVENTS)
             for message in messages:
-                self.event(b"event: message\ndata: %b\n\n" % message)
+                self.message(message)
             self.write(b"0\r\n\r\n")
+
+    def message(self, message: Message) -> None:
+        front, tail = message
+        size = len(b"event: message\ndata: \n\n") + len(front) + len(tail)
+        self.write(b"%x\r\nevent: message\ndata: %b" % (size, front), tail, b"\n\n\r\n")
 
     def event(self, data: bytes) -> None:
         self.write(b"%x\r\n%b\r\n" % (len(data), data))
 
-    def write(self, data: bytes) -> None:
+    def write(self, *parts: bytes) -> None:
         if self.unwritten:
-            self.unwritten += data
+            self.unwritten += [memoryview(part) for part in parts]
             return
+        if len(parts) > 1 and len(parts[1]) < LONG:
+            parts = (b"".join(parts),)
         try:
-            sent = self.sock.send(data)
+            sent = self.sock.send(parts[0]) if len(parts) == 1 else self.sock.sendmsg(parts)
         except BlockingIOError:
             sent = 0
         except OSError:
             self.server.close(self)
             return
-        if sent < len(data):
-            self.unwritten += memoryview(data)[sent:]
+        if sent < sum(map(len, parts)):
+            self.unwritten = rest_of([memoryview(part) for part in parts], sent)
             self.server.poll.modify(self.sock.fileno(), select.EPOLLIN | select.EPOLLOUT)
 
     def write_on(self) -> None:
         try:
-            sent = self.sock.send(memoryview(self.unwritten)[: 1 << 20])
+            sent = self.sock.sendmsg(self.unwritten[:16])
         except BlockingIOError:
             return
         except OSError:
             self.server.close(self)
             return
-        del self.unwritten[:sent]
+        self.unwritten = rest_of(self.unwritten, sent)
         if not self.unwritten:
             self.server.poll.modify(self.sock.fileno(), select.EPOLLIN)
+
+
+def rest_of(parts: list[memoryview], written: int) -> list[memoryview]:
+    """What is left to be written."""
+    for number, part in enumerate(parts):
+        if written < len(part):
+            return [part[written:], *parts[number + 1 :]]
+        written -= len(part)
+    return []
 
 
 class Server:
@@ -320,10 +339,13 @@ def serve_stdio(answers: Answers) -> None:
         pending.append(data)
         *lines, rest = b"".join(pending).split(b"\n")
         pending = [rest] if rest else []
-        out = b"".join([answer + b"\n" for line in lines if line.strip() for answer in answers.to(line)])
-        view = memoryview(out)
-        while view:
-            view = view[os.write(1, view) :]
+        messages = [message for line in lines if line.strip() for message in answers.to(line)]
+        if all(len(tail) < LONG for _, tail in messages):
+            parts = [memoryview(b"".join([front + tail + b"\n" for front, tail in messages]))]
+        else:
+            parts = [memoryview(part) for front, tail in messages for part in (front, tail, b"\n")]
+        while parts := [part for part in parts if part]:
+            parts = rest_of(parts, os.writev(1, parts[:16]))
 
 
 def main() -> None:
