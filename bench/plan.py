@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.growth import FEW, MANY, Places
 from bench.peers import peers_for
 from bench.relay import relay_spec
 from bench.rounds import Group, Step
@@ -34,12 +35,31 @@ class Effort:
     starts: int
     calls: int  # between two looks at the memory
     sessions: int
+    settle: float  # seconds before a look at the memory
     growth: float  # of the number of requests in the growth part
+    growth_rounds: int
+    places: Places = MANY
+    pairs: tuple[str, ...] = ()  # only these
 
 
-FULL = Effort(rounds=7, scale=1.0, starts=7, calls=10_000, sessions=1_000, growth=1.0)
-QUICK = Effort(rounds=3, scale=0.2, starts=3, calls=2_000, sessions=200, growth=0.2)
-SMOKE = Effort(rounds=1, scale=0.005, starts=1, calls=20, sessions=5, growth=0.004)
+FULL = Effort(
+    rounds=7, scale=1.0, starts=7, calls=10_000, sessions=1_000, settle=0.5, growth=1.0, growth_rounds=5
+)
+QUICK = Effort(
+    rounds=3, scale=0.2, starts=3, calls=2_000, sessions=200, settle=0.1, growth=0.1, growth_rounds=2
+)
+SMOKE = Effort(
+    rounds=1,
+    scale=0.003,
+    starts=1,
+    calls=16,
+    sessions=5,
+    settle=0.0,
+    growth=0.004,
+    growth_rounds=1,
+    places=FEW,
+    pairs=("http-http", "stdio-stdio"),
+)
 
 
 def groups(work: Path, effort: Effort, has_peers: bool) -> list[Group]:
@@ -90,8 +110,8 @@ def _steps(front: str, back: str, effort: Effort) -> list[Step]:
         Step(CALL, 64, many(8000)),
         Step(LIST, 1, many(1000), few(40)),
         Step(LIST, 16, many(2000)),
-        Step(DENIED, 1, many(2000), only=MINE),
-        Step(DENIED, 16, many(4000), only=MINE),
+        Step(DENIED, 1, many(2000), only=MINE, against="call c=1"),
+        Step(DENIED, 16, many(4000), only=MINE, against="call c=16"),
         Step(BIG_1, 1, few(60), few(5)),
         Step(BIG_10, 1, few(10), few(2)),
         Step(UPLOAD_1, 1, few(20)),

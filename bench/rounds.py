@@ -16,6 +16,7 @@ from bench.targets import Spec, Target, Upstream
 from bench.workloads import Workload
 
 Say = Callable[[str], None]
+PEER_SECONDS = 0.7  # a sample of a peer takes about so long: some are a thousand times slower than others
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Step:
     count: int
     peer_count: int = 0  # how often peers are asked; 0: not at all
     only: tuple[str, ...] = ()  # the targets that can do it, if not all
+    against: str = ""  # the step of the others that it is compared with, if not the same
 
     @property
     def key(self) -> str:
@@ -63,11 +65,14 @@ def run_group(group: Group, rounds: int, work: Path, say: Say) -> dict[str, Any]
             except (Unfit, OSError) as why:
                 failed[spec.name] = {step.key: f"does not start: {why}" for step in group.steps}
                 say(f"  {group.name}: {spec.name} does not start: {why}")
-        for number in range(1, rounds + 1):
+        for number in range(rounds + 1):
             begun = time.monotonic()
             for step in group.steps:
                 for spec in group.specs:
                     _measure(step, spec, targets, upstream, work, failed, samples, say)
+            if number == 0:  # everybody has warmed up; nothing of it counts
+                samples = {spec.name: {} for spec in group.specs}
+                continue
             say(f"  {group.name}: round {number} of {rounds}, {time.monotonic() - begun:.0f} s")
     finally:
         for target in targets.values():
@@ -76,11 +81,12 @@ def run_group(group: Group, rounds: int, work: Path, say: Say) -> dict[str, Any]
     return {
         "title": group.title,
         "reference": group.reference,
+        "peers": [spec.name for spec in group.specs if spec.is_peer],
         "targets": {
             spec.name: {
                 step.key: {"failed": failed[spec.name][step.key]}
                 if step.key in failed[spec.name]
-                else _summary(step.key, spec.name, group.reference, samples)
+                else _summary(step, spec.name, group.reference, samples)
                 for step in group.steps
                 if step.count_for(spec)
             }
@@ -108,6 +114,9 @@ def _measure(
     if target is None or step.key in failed[spec.name]:
         values.append(None)
         return
+    if spec.is_peer:
+        rate = next((one["rate"] for one in values if one is not None), 0.0)
+        count = min(count, max(2 * step.in_flight, int(PEER_SECONDS * rate), 2))
     try:
         sample, cpu, upstream_cpu = target.measure(step.workload, count, step.in_flight)
     except (Unfit, OSError, ValueError) as why:
@@ -135,13 +144,14 @@ def _measure(
 
 
 def _summary(
-    key: str,
+    step: Step,
     name: str,
     reference: str,
     samples: dict[str, dict[str, list[dict[str, float] | None]]],
 ) -> dict[str, Any]:
     """Medians, what is added over going direct, and the ratios to the reference, round by round."""
-    mine = samples[name].get(key, [])
+    mine = samples[name].get(step.key, [])
+    key = step.against or step.key
     there = [one for one in mine if one is not None]
     if not there:
         return {"failed": "was not measured"}
