@@ -100,9 +100,12 @@ def _read_envelope(raw: bytes, blame: type[ProtocolError]) -> Members | Batch:
     except Ambiguous as why:
         raise blame(INVALID_REQUEST, f"Invalid request: {why}", maybe_sole_id(raw)) from None
     except NotAnObject:
-        if raw.lstrip(_BLANK)[:1] == b"[":
-            return Batch(raw, elements(raw))
-        raise blame(INVALID_REQUEST, "Invalid request: it is not an object") from None
+        if raw.lstrip(_BLANK)[:1] != b"[":
+            raise blame(INVALID_REQUEST, "Invalid request: it is not an object") from None
+    try:
+        return Batch(raw, elements(raw))
+    except NotJson as why:  # only its first byte has been looked at so far
+        raise blame(PARSE_ERROR, f"Parse error: {why}") from None
 
 
 def _classify(raw: bytes, envelope: Members, params: Members | None, blame: type[ProtocolError]) -> Message:
