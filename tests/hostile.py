@@ -383,3 +383,59 @@ def _disturbed(choose: Choices, raw: bytes) -> bytes:
         + choose.pick([b"", piece * 2, piece[::-1], choose.blob(3), b"\r", b'"'])
         + raw[place + length :]
     )
+
+
+# --- what an upstream answers --------------------------------------------------------------------------
+
+
+def tool(choose: Choices) -> bytes:
+    """One entry of a tool list, more or less."""
+    name = choose.pick([*ALLOWED, *DENIED, "other"])
+    members: list[Member] = [("name", text(choose, name)), ("inputSchema", b'{"type":"object"}')]
+    if choose.rarely(3):
+        members.append(("description", text(choose, choose.pick(["about", "a\u2028b", "write_file"]))))
+    if choose.rarely(4):
+        members.append(
+            ("annotations", _object(choose, [("readOnlyHint", choose.pick([b"true", b"false", b"1"]))]))
+        )
+    if choose.rarely(6):
+        members.append((choose.pick(["_meta", "x", "tools", "__proto__", "title"]), value(choose)))
+    if choose.rarely(12):
+        del members[choose.below(2)]
+    if choose.rarely(20):
+        return value(choose)
+    return _object(
+        choose, _with_doubles(choose, members, lambda key: text(choose, choose.pick([*DENIED, *ALLOWED])))
+    )
+
+
+def tool_page(choose: Choices, cursor: bytes | None = None) -> bytes:
+    """The result of tools/list, more or less."""
+
+    def tools() -> bytes:
+        return b"[" + b",".join(tool(choose) for _ in range(choose.below(5))) + b"]"
+
+    members: list[Member] = [("tools", tools())]
+    if cursor is not None:
+        members.append(("nextCursor", cursor))
+    if choose.rarely(4):
+        members.append((choose.pick(["_meta", "extra", "ttlMs", "__proto__", "result"]), value(choose)))
+    return _object(choose, _with_doubles(choose, members, lambda key: tools()))
+
+
+def answer(choose: Choices, token: bytes, cursor: bytes | None = None) -> bytes:
+    """An answer to the request `token` that lists tools, more or less."""
+    choose.is_wild = choose.rarely(4)
+    result = tool_page(choose, cursor)
+    members: list[Member] = [("jsonrpc", b'"2.0"'), ("id", token), ("result", result)]
+    return _object(choose, _with_doubles(choose, members, lambda key: tool_page(choose)))
+
+
+def notification(choose: Choices) -> bytes:
+    """A notification that carries a tool list somewhere."""
+    choose.is_wild = choose.rarely(4)
+    body = tool_page(choose)
+    for _ in range(choose.below(3)):
+        body = _object(choose, [(choose.pick(["data", "tools", "a"]), body)])
+    members: list[Member] = [("jsonrpc", b'"2.0"'), ("method", b'"notifications/x"'), ("params", body)]
+    return _object(choose, members)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import logging
 from typing import Any
 
 import msgspec
@@ -27,8 +26,6 @@ from penstock.wire.eras import Era
 from penstock.wire.message import Message, read_client_message
 from penstock.wire.ndjson import to_line
 from penstock.wire.url import parse_url
-
-logging.getLogger("penstock").setLevel(logging.CRITICAL)  # a thousand refusals are not worth a line each
 
 CHOICE = ToolFilter(deny=(compile_pattern(hostile.DENY, "deny list"),))
 
