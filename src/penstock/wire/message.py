@@ -18,9 +18,9 @@ from penstock.wire.ambiguity import (
     check_text,
     elements,
     folded,
+    is_sound,
     last_members,
     members,
-    nests_deeper,
 )
 from penstock.wire.ids import maybe_id_at_edges
 
@@ -53,6 +53,7 @@ class Message(Struct, gc=False):
     members: Members | None = None  # what `envelope` gives, once somebody has asked
     inner: Members | UnsetType | None = UNSET  # what `params` gives, likewise
     tool: str | None = None  # the name in params, where reading the message has already told
+    result: Members | None = None  # the members of the result, likewise
 
     @property
     def envelope(self) -> Members:
@@ -90,7 +91,7 @@ def read_client_message(raw: bytes) -> Message | Batch:
     Raises ClientProtocolError with the code and the sentence that the client may be told.
     """
     # The hot path: one look is enough for what is plain (wire/plain.py).
-    if len(raw) <= plain.REQUEST_BYTES and raw.isascii() and not nests_deeper(raw, limits.NESTING):
+    if len(raw) <= plain.REQUEST_BYTES and is_sound(raw):
         try:
             request = plain.decode_request(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -121,17 +122,15 @@ def _read_client_strictly(raw: bytes) -> Message | Batch:
 
 def read_upstream_message(raw: bytes) -> Message | Batch:
     """The message an upstream sent; only its envelope is looked at. Raises UpstreamProtocolError."""
-    if len(raw) <= limits.MESSAGE_BYTES and raw.isascii() and not nests_deeper(raw, limits.NESTING):
+    if len(raw) <= limits.MESSAGE_BYTES and is_sound(raw):
         try:
             answer = plain.decode_result(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return _read_upstream_strictly(raw)
-        id_token = bytes(answer.id)
-        if (
-            len(memoryview(answer.result)) + len(id_token) + plain.RESULT_BYTES == len(raw)
-            and id_token[:1] in _ID_STARTS
-        ):
-            return Message(raw, _RESPONSE, id_token, None, None, None)
+        if plain.spelt_bytes(answer) == len(raw):
+            id_token = bytes(answer.id)
+            if id_token[:1] in _ID_STARTS:
+                return Message(raw, _RESPONSE, id_token, None, None, None, None, answer.result)
     return _read_upstream_strictly(raw)
 
 

@@ -35,7 +35,6 @@ NOT_PLAIN = {
     "an array for an id": CALL.replace(b":7", b":[]"),
     "no id": CALL.replace(b'"id":7,', b""),
     "a result as well": CALL[:-1] + b',"result":{}}',
-    "beyond ASCII": CALL.replace(b"echo", "\u00e9cho".encode()),
     "not UTF-8": CALL.replace(b"echo", b"ech\xff"),
     "too deep": CALL.replace(b"[1", b"[" * 127 + b"]" * 127 + b",[1"),
     "cut off": CALL[:-1],
@@ -85,6 +84,18 @@ def test_a_plain_answer_needs_no_second_look() -> None:
     assert isinstance(message, Message)
     assert (message.kind, message.id_token, message.members) == (Kind.RESPONSE, b'"a"', None)
     assert message.params is None
+    assert message.result is not None
+    assert list(message.result) == ["content"]
+
+
+def test_other_scripts_are_plain_too() -> None:
+    message = read_client_message(CALL.replace(b"echo", "\u00e9cho".encode()))
+    assert isinstance(message, Message)
+    assert (message.tool, message.members) == ("\u00e9cho", None)
+    answer = read_upstream_message(ANSWER.replace(b"hi", "h\u00e9".encode()))
+    assert isinstance(answer, Message)
+    assert answer.result is not None
+    assert list(answer.result) == ["content"]
 
 
 @pytest.mark.parametrize("raw", NOT_PLAIN.values(), ids=NOT_PLAIN.keys())
