@@ -103,8 +103,10 @@ class UpstreamConnection(asyncio.Protocol):
         self,
         on_made: Callable[[UpstreamConnection], None],
         on_idle: Callable[[UpstreamConnection], None],
-        on_gone: Callable[[UpstreamConnection], None],
+        on_gone: Callable[[UpstreamConnection, Ticket | None], None],
     ) -> None:
+        """`on_gone` gets the request that was written to a kept connection which ended without a byte of an
+        answer, if that is how it ended: what that means is not ours to say."""
         self._on_made = on_made
         self._on_idle = on_idle
         self._on_gone = on_gone
@@ -204,7 +206,11 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells the receiver, unless all was said, and the pool."""
         ticket, self._ticket = self._ticket, None
-        self._on_gone(self)
+        if ticket is not None and self.idle_since and self._left == _AWAITING_HEAD and not self._partial:
+            ticket.connection = None
+            self._on_gone(self, ticket)
+            return
+        self._on_gone(self, None)
         if ticket is not None:
             when = "before a response" if self._left == _AWAITING_HEAD else "in the middle of a response"
             ticket.fail(UpstreamLost(f"Connection closed {when}"))
