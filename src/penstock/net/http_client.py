@@ -17,7 +17,7 @@ from penstock import limits
 from penstock.errors import ConnectFailed, RequestFailed, UpstreamError, UpstreamLost
 from penstock.net.dial import Admission, TlsFactory, default_tls, dial
 from penstock.net.upstream_connection import Receiver, Ticket, UpstreamConnection
-from penstock.wire.http1 import Headers, build_request_head
+from penstock.wire.http1 import Headers, request_start
 from penstock.wire.url import Url, maybe_proxy
 
 __all__ = ["HttpClient", "Receiver", "Ticket"]
@@ -75,10 +75,20 @@ class HttpClient:
         self, method: bytes, target: bytes, headers: Headers, body: bytes, receiver: Receiver
     ) -> Ticket:
         """Sends a request; `receiver` hears of the response, never before this returns."""
-        framing = b"Content-Length: %d\r\n" % len(body) if body or method in _METHODS_WITH_BODY else b""
+        return self.request_as(self.prepare(method, target, headers), method, body, receiver)
+
+    def prepare(self, method: bytes, target: bytes, headers: Headers) -> bytes:
+        """What many requests to the same target begin with, for `request_as`."""
         if self._target_prefix:
             target, headers = self._target_prefix + target, headers + self._proxy_headers
-        message = build_request_head(method, target, self._host, headers, framing) + body
+        return request_start(method, target, self._host, headers)
+
+    def request_as(self, start: bytes, method: bytes, body: bytes, receiver: Receiver) -> Ticket:
+        """The same as `request`, for what was prepared."""
+        if body or method in _METHODS_WITH_BODY:
+            message = b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body)
+        else:
+            message = start + b"\r\n"
         ticket = Ticket(receiver)
         is_head = method == b"HEAD"
         connection = self._take_idle()

@@ -37,12 +37,13 @@ class Receiver(Protocol):
 class Ticket:
     """A request under way: its receiver can have it slowed down or stopped."""
 
-    __slots__ = ("connecting", "connection", "is_done", "is_paused", "receiver")
+    __slots__ = ("connecting", "connection", "head", "is_done", "is_paused", "receiver")
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.connection: UpstreamConnection | None = None
         self.connecting: asyncio.Task[None] | None = None
+        self.head: ResponseHead | None = None  # of the response, once it has come; it may serve others too
         self.is_paused = False
         self.is_done = False
 
@@ -290,7 +291,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_kept_alive = head.is_kept_alive
         self._chunked = ChunkedReader() if head.length == CHUNKED else None
         if self._ticket is not None:
-            self._ticket.receiver.on_head(head.status, head.headers.copy())
+            self._ticket.head = head
+            self._ticket.receiver.on_head(head.status, head.headers)
         return at
 
     def _finish(self, is_reusable: bool) -> None:

@@ -63,6 +63,11 @@ class Message(Struct, gc=False):
         return self.members
 
     @property
+    def has_result(self) -> bool:
+        """Whether this is a response that is no error."""
+        return self.result is not None or "result" in self.envelope
+
+    @property
     def params(self) -> Members | None:
         """The members of params, when it is an object and the client sent it."""
         if self.inner is UNSET:
