@@ -12,31 +12,16 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 import hostile
+from claims import NAMES, readers_of, wrong_calls
 from hostile import Choices, row_of
-from memory_doors import DOORS, PipeDoor, catalog
+from memory_doors import DOORS, PipeDoor
 from node_reader import maybe_node, node_reader
 from penstock.errors import ClientProtocolError
 from penstock.wire.message import Batch, Kind, read_client_message
 from penstock.wire.ndjson import LineSplitter, Oversize, to_line
-from readers import LINE_READERS, READERS, Reader, calls
+from readers import LINE_READERS, calls
 
 ROWS = st.binary(min_size=192, max_size=192)
-NAMES = catalog().names
-SEEN_NAMES = NAMES | {name.encode().decode("latin-1") for name in NAMES}
-"""What a reader may call; one that takes UTF-8 for latin-1 sees the same names garbled."""
-
-
-def wrong_calls(wire: bytes, readers: dict[str, Reader]) -> dict[str, list[str]]:
-    """The tools outside the catalog that some reader would run on seeing `wire`, by reader."""
-    found = {
-        which: [name for value in read(wire) for name in calls(value) if name not in SEEN_NAMES]
-        for which, read in readers.items()
-    }
-    return {which: names for which, names in found.items() if names}
-
-
-def readers_of(door: str) -> dict[str, Reader]:
-    return LINE_READERS if DOORS[door].is_line else READERS
 
 
 def hostile_message(row: bytes, door: str) -> bytes:
