@@ -27,6 +27,7 @@ class Choices:
         self._row = row
         self._at = 0
         self.is_wild = False  # whether what comes out may be no JSON at all
+        self.depth = 0  # messages within messages so far
         self.is_modern = False  # whether every call should carry what the modern era asks for
 
     def byte(self) -> int:
@@ -178,10 +179,13 @@ def value(choose: Choices, depth: int = 0) -> bytes:
         return number(choose)
     if kind == 5:
         return choose.pick(_WORDS if choose.is_wild else _WORDS[:5])
-    if kind == 6:
-        return call(choose, choose.pick(DENIED))  # a message in a message is only content
-    if kind == 7:
-        return json.dumps(call(choose, choose.pick(DENIED)).decode("utf-8", "replace")).encode()
+    if kind in (6, 7):
+        if choose.depth == 2:
+            return b"1"
+        choose.depth += 1
+        inner = call(choose, choose.pick(DENIED))  # a message in a message is only content
+        choose.depth -= 1
+        return inner if kind == 6 else json.dumps(inner.decode("utf-8", "replace")).encode()
     if kind == 8:
         levels = choose.pick([3, 4, 5, 6, 7, 8, 60, 100, 123, 124, 125, 126, 140, 1000])
         opening, closing = choose.pick([(b"[", b"]"), (b'{"a":', b"}"), (b'[{"":', b"}]")])
