@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,22 @@ def wrong_calls(wire: bytes, readers: dict[str, Reader]) -> dict[str, list[str]]
         for which, read in readers.items()
     }
     return {which: names for which, names in found.items() if names}
+
+
+def is_strict(wire: bytes) -> bool:
+    """Whether `wire` is UTF-8 and one JSON value by the letter of RFC 8259."""
+    try:
+        _STRICT.decode(wire.decode())
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(word)
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse, parse_int=str)
 
 
 def hidden_names(

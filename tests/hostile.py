@@ -341,6 +341,8 @@ def message(choose: Choices) -> bytes:
     choose.is_wild = choose.rarely(3)
     if choose.wildly(12):
         return choose.blob(80)
+    if choose.rarely(30):
+        return _heir(choose)
     raw = call(choose, method=choose.pick(_METHODS) if choose.rarely(3) else "tools/call")
     if choose.rarely(8):
         parts = [raw, *(call(choose) for _ in range(choose.below(3)))]
@@ -373,6 +375,18 @@ def message(choose: Choices) -> bytes:
     while choose.wildly(5):
         raw = _disturbed(choose, raw)
     return raw
+
+
+def _heir(choose: Choices) -> bytes:
+    """Something harmless that a careless JavaScript reader takes for a call, by inheritance."""
+    inner: list[Member] = [
+        ("method", text(choose, "tools/call")),
+        ("params", _object(choose, [("name", b'"write_file"')])),
+    ]
+    members: list[Member] = [("jsonrpc", b'"2.0"'), ("id", b"1")]
+    members.append(choose.pick([("result", b"{}"), ("method", text(choose, "ping")), ("error", b"{}")]))
+    members.append((choose.pick(["__proto__", "constructor", "prototype"]), _object(choose, inner)))
+    return _object(choose, members)
 
 
 def _disturbed(choose: Choices, raw: bytes) -> bytes:

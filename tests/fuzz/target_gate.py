@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 import hostile
-from claims import hidden_names, readers_of, wrong_calls
+from claims import hidden_names, is_strict, readers_of, wrong_calls
 from hostile import Choices
 from memory_doors import CHOICE, DOORS, Memory, PipeDoor
 from penstock.errors import UpstreamProtocolError
@@ -45,6 +45,7 @@ def _check_client(raw: bytes, door: str) -> None:
     for wire in up:
         found = wrong_calls(wire, readers_of(door))
         assert not found, (door, raw, found)
+        assert is_strict(wire), (door, raw)
     said = b"".join(back)
     assert hostile.UNSPOKEN.encode() not in said or hostile.UNSPOKEN.encode() in raw, (door, raw, said)
     assert _FAULT not in said, (door, raw, said)

@@ -12,7 +12,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 import hostile
-from claims import NAMES, readers_of, wrong_calls
+from claims import NAMES, is_strict, readers_of, wrong_calls
 from hostile import Choices, row_of
 from memory_doors import DOORS, PipeDoor
 from node_reader import maybe_node, node_reader
@@ -38,6 +38,7 @@ def test_what_goes_up_calls_only_what_is_in_the_catalog(door: str, row: bytes) -
     event("passed" if up else "stopped")
     for wire in up:
         assert not wrong_calls(wire, readers_of(door)), (raw, wire)
+        assert is_strict(wire), (raw, wire)
 
 
 @pytest.mark.node
@@ -224,4 +225,4 @@ def test_without_a_gate_many_of_these_messages_would_get_through() -> None:
         }
         only_some += len(verdicts) == 2
     assert only_some >= 60  # two readers disagree
-    assert sum(bool(PipeDoor().take(raw)[0]) for raw in messages) >= 90
+    assert sum(bool(PipeDoor().take(raw)[0]) for raw in messages) >= 60
