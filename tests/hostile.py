@@ -314,8 +314,10 @@ def call(choose: Choices, tool: str | None = None, method: str = "tools/call") -
         envelope[0] = ("jsonrpc", choose.pick([b'"2.0"', b"2.0", b'"1.0"', b'"\\u0032.0"', b"null"]))
     if choose.rarely(20):
         del envelope[choose.below(4)]
-    if choose.rarely(20):
-        extra = choose.pick(["result", "error", "__proto__", "extra", "name", "arguments", "constructor"])
+    if choose.rarely(12):
+        extra = choose.pick(
+            ["result", "error", "result", "__proto__", "extra", "name", "arguments", "constructor"]
+        )
         envelope.append(
             (
                 extra,
