@@ -14,6 +14,8 @@ sys.path.insert(0, str(HERE))
 from targets import SEEDS, TARGETS  # noqa: E402 - the path comes first
 
 WORK = HERE.parent.parent / ".fuzz"
+LENGTHS = {"gate": 512, "sse": 200, "http": 1024, "uri": 128}
+"""How long an input may become; what is fed byte by byte, or read twenty times, has to be short."""
 
 
 def fuzz(name: str, seconds: int) -> bool:
@@ -24,7 +26,12 @@ def fuzz(name: str, seconds: int) -> bool:
     words = HERE / "words" / f"{name}.dict"
     command = [
         *(sys.executable, str(HERE / "fuzz_one.py"), name, f"-max_total_time={seconds}", "-timeout=10"),
-        *(f"-artifact_prefix={findings}/", "-print_final_stats=1", "-max_len=2048", "-rss_limit_mb=2048"),
+        *(
+            f"-artifact_prefix={findings}/",
+            "-print_final_stats=1",
+            f"-max_len={LENGTHS.get(name, 2048)}",
+            "-rss_limit_mb=2048",
+        ),
         *([f"-dict={words}"] if words.exists() else []),
         *(str(corpus), str(SEEDS / name)),
     ]
