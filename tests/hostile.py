@@ -81,7 +81,24 @@ _LOOK_ALIKES = {
     "i": "Iİ",
 }
 _INSERTS = (
-    *("\u200b", "\u2028", "\u2029", "\x85", "\ufeff", "\u00ad", "\0", " ", "\t", "\r", "\n", "\x0b", "\x0c"),
+    *(
+        "\0",
+        " ",
+        "\0",
+        "\u200b",
+        "\u2028",
+        "\u2029",
+        "\x85",
+        "\ufeff",
+        "\u00ad",
+        "\0",
+        " ",
+        "\t",
+        "\r",
+        "\n",
+        "\x0b",
+        "\x0c",
+    ),
     *("\x1c", "\x1e", "\u202e", "\ufe0f", "\u0301", "\x7f", "\ud800", "\udc00", "\U0001f600", "\\", '"', "/"),
 )
 _RAW_BYTES = (
@@ -185,7 +202,10 @@ def value(choose: Choices, depth: int = 0) -> bytes:
         choose.depth += 1
         inner = call(choose, choose.pick(DENIED))  # a message in a message is only content
         choose.depth -= 1
-        return inner if kind == 6 else json.dumps(inner.decode("utf-8", "replace")).encode()
+        if kind == 7:
+            return json.dumps(inner.decode("utf-8", "replace")).encode()
+        edge = choose.pick([b"", b"\r", b"\r\n", b"\n"])  # where some reader ends a line, it stands alone
+        return edge + inner + edge
     if kind == 8:
         levels = choose.pick([3, 4, 5, 6, 7, 8, 60, 100, 123, 124, 125, 126, 140, 1000])
         opening, closing = choose.pick([(b"[", b"]"), (b'{"a":', b"}"), (b'[{"":', b"}]")])
@@ -348,8 +368,11 @@ def message(choose: Choices) -> bytes:
     raw = call(choose, method=choose.pick(_METHODS) if choose.rarely(3) else "tools/call")
     if choose.rarely(8):
         parts = [raw, *(call(choose) for _ in range(choose.below(3)))]
-        if choose.rarely(5):
-            parts.insert(choose.below(len(parts)), choose.pick([b"", b"1", b"[]", b"null", b"[%b]" % raw]))
+        if choose.rarely(4):
+            odd = choose.pick(
+                [b"[%b]" % call(choose, choose.pick(DENIED)), b"[%b]" % raw, b"1", b"[]", b"null"]
+            )
+            parts.insert(choose.below(len(parts) + 1), odd)
         raw = b"[" + _blank(choose) + (b"," + _blank(choose)).join(parts) + b"]"
     if choose.rarely(14):
         joint = choose.pick(

@@ -176,6 +176,9 @@ def test_an_ordinary_call_goes_up_byte_for_byte(
     raw = b"{" + b",".join(members[place] for place in order) + b"}"
     assert PipeDoor().take(raw) == ([to_line(raw)], [])
     assert DOORS["cable"]().take(raw)[0] == [raw]
+    # On a pipe a line ends at LF and nowhere else.
+    line = raw.replace(b"\n", b"\r")
+    assert _sent_up(line + b"\n", []) == [to_line(line)]
     extra = b',"_meta":' + hostile.META % b""
     modern = raw.replace(b'"params":' + _utf8(params), b'"params":' + _utf8(params)[:-1] + extra + b"}")
     up, back = DOORS["modern"]().take(modern)
