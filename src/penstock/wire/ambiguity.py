@@ -287,7 +287,9 @@ def folded(name: str) -> str:
         name = unicodedata.normalize("NFKC", name)
         name = "".join(char for char in name if unicodedata.category(char) not in _INVISIBLE)
         name = unicodedata.normalize("NFKC", name.casefold())
-    return name.strip().casefold()
+    elif not name.isprintable():
+        name = "".join(filter(str.isprintable, name))
+    return name.replace(" ", "").casefold()
 
 
-_INVISIBLE = frozenset({"Cf", "Cc", "Mn", "Zs", "Zl", "Zp", "Cn"})
+_INVISIBLE = frozenset({"Cf", "Cc", "Cs", "Co", "Cn", "Mn", "Zs", "Zl", "Zp"})
