@@ -6,7 +6,9 @@ import argparse
 import dataclasses
 import gc
 import json
+import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -34,6 +36,7 @@ def main() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 16_384)), hard))
     gc.freeze()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything that was started is ended
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         work.chmod(0o755)  # nginx's worker is another user, when we are root
@@ -81,6 +84,7 @@ def measure(work: Path, effort: plan.Effort, options: argparse.Namespace) -> dic
         "machine": machine(),
         "peer versions": versions() if has_peers else {},
         "rounds": effort.rounds,
+        "load before": round(os.getloadavg()[0], 2),
         "groups": {},
     }
     if "rounds" in parts:

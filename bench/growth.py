@@ -12,7 +12,6 @@ from typing import Any
 from bench import rules_cost
 from bench.handshake import open_http_session
 from bench.lines import connect
-from bench.processes import Unfit
 from bench.rounds import Say
 from bench.targets import Spec, Target, Upstream, direct, penstock
 from bench.workloads import CALL, LIST, Workload, sized, upload
@@ -41,7 +40,7 @@ def run_growth(places: Places, rounds: int, scale: float, work: Path, say: Say) 
     for name, part in (("tools", _tools), ("size", _sizes), ("sessions", _sessions)):
         try:
             found[name] = part(places, rounds, scale, work)
-        except (Unfit, OSError, ValueError) as why:
+        except Exception as why:
             found[name] = {"failed": str(why)}
             say(f"  growth with {name}: {why}")
         say(f"  growth with {name}: measured")

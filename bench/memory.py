@@ -58,7 +58,7 @@ class MemoryLook:
                     found[spec.name] = self.life(spec, upstream, portion)
                     if (spec.front, spec.back) == ("http", "http"):
                         found[spec.name]["sessions"] = self.idle_sessions(spec, upstream)
-                except (Unfit, OSError, ValueError) as why:
+                except Exception as why:
                     found.setdefault(spec.name, {})["failed"] = str(why)
                     self.say(f"  {self.group.name}: {spec.name}: {why}")
         finally:
