@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from bench.sentences import OTHERS, SAME
-from in_memory import Pair, others, same
+from in_memory import Pair, others, same  # type: ignore[import-not-found]
 
 LEAST = 5  # exchanges in a round, however long they take
 LONGEST_SECONDS = 0.3  # of one set of rules in a round, if that many were done

@@ -159,11 +159,11 @@ class Book:
             for name in self.peers(pair)
             if (value := self.memory(pair, name).get("rest", {}).get("private")) is not None
         ]
-        best, name = min(others) if others else (None, "")
+        best, name = min(others) if others else (0, "")
         return self.judge(
             f"memory at rest, {self.title(pair)}: private",
             "at most half of the smallest peer's",
-            None if mine is None or best is None else mine / best,
+            None if mine is None or not best else mine / best,
             lambda value: value <= 0.5,
             lambda value: f"{value:.2f} x ({name} {best / 1024:.0f} MiB)",
         )
