@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
-import json
 import os
 import resource
 import signal
@@ -41,11 +40,10 @@ def main() -> int:
         work = Path(folder)
         work.chmod(0o755)  # nginx's worker is another user, when we are root
         results = measure(work, effort, options)
-    text = json.dumps(results, indent=1) + "\n"
     if options.json is not None:
-        options.json.write_text(text)
+        options.json.write_text(page.as_json(results))
     if options.write:
-        page.RESULTS.write_text(text)
+        page.RESULTS.write_text(page.as_json(results))
         page.write(results)
     print(tables(results))
     return 0

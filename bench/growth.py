@@ -12,6 +12,7 @@ from typing import Any
 from bench import rules_cost
 from bench.handshake import open_http_session
 from bench.lines import connect
+from bench.processes import reason
 from bench.rounds import Say
 from bench.targets import Spec, Target, Upstream, direct, penstock
 from bench.workloads import CALL, LIST, Workload, sized, upload
@@ -41,7 +42,7 @@ def run_growth(places: Places, rounds: int, scale: float, work: Path, say: Say) 
         try:
             found[name] = part(places, rounds, scale, work)
         except Exception as why:
-            found[name] = {"failed": str(why)}
+            found[name] = {"failed": reason(why)}
             say(f"  growth with {name}: {why}")
         say(f"  growth with {name}: measured")
     exchanges = max(10, int(500 * scale))

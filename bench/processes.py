@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -16,6 +17,11 @@ END_SECONDS = 5.0
 
 class Unfit(Exception):
     """A target that cannot be measured, with the reason in one sentence."""
+
+
+def reason(why: Exception) -> str:
+    """Why something failed, short, and without the folders of this machine: it is kept and shown."""
+    return re.sub(r"(/[\w.+-]+)+/", "", str(why) or repr(why))[:200]
 
 
 @dataclass

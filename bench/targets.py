@@ -161,7 +161,7 @@ class Target:
     ) -> tuple[Sample, float, float]:
         lines = self.lines(workload, in_flight)
         try:
-            run(lines, workload, checker, min(count, max(2 * in_flight, count // 20)), in_flight)
+            run(lines, workload, checker, min(count, max(in_flight, count // 20)), in_flight)
             before, upstream_before = self.cpu(), self.upstream_cpu()
             sample = run(lines, workload, checker, count, in_flight)
             return sample, self.cpu() - before, self.upstream_cpu() - upstream_before
