@@ -40,8 +40,6 @@ def main() -> int:
         work = Path(folder)
         work.chmod(0o755)  # nginx's worker is another user, when we are root
         results = measure(work, effort, options)
-    if options.json is not None:
-        options.json.write_text(page.as_json(results))
     if options.write:
         page.RESULTS.write_text(page.as_json(results))
         page.write(results)
@@ -85,20 +83,30 @@ def measure(work: Path, effort: plan.Effort, options: argparse.Namespace) -> dic
         "load before": round(os.getloadavg()[0], 2),
         "groups": {},
     }
+
+    def keep() -> None:
+        """A run is long: what it has found so far is not lost with it."""
+        results["seconds"] = round(time.monotonic() - begun)
+        if options.json is not None:
+            options.json.write_text(page.as_json(results))
+
     if "rounds" in parts:
-        results["groups"] = {group.name: run_group(group, effort.rounds, work, say) for group in groups}
+        for group in groups:
+            results["groups"][group.name] = run_group(group, effort.rounds, work, say)
+            keep()
     if "start" in parts:
         results["start"] = {group.name: run_starts(group, effort.starts, work, say) for group in full}
+        keep()
     if "memory" in parts:
         long = 200_000 if options.million else 0  # five times as many in all
-        looks = [MemoryLook(group, work, say, effort.calls, effort.sessions, effort.settle) for group in full]
-        results["memory"] = {
-            "bare": bare_interpreter(work),
-            "pairs": {look.group.name: look.run(long) for look in looks},
-        }
+        results["memory"] = {"bare": bare_interpreter(work), "pairs": {}}
+        for group in full:
+            look = MemoryLook(group, work, say, effort.calls, effort.sessions, effort.settle)
+            results["memory"]["pairs"][group.name] = look.run(long)
+            keep()
     if "growth" in parts:
         results["growth"] = run_growth(effort.places, effort.growth_rounds, effort.growth, work, say)
-    results["seconds"] = round(time.monotonic() - begun)
+    keep()
     return results
 
 
