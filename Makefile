@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -16,6 +16,9 @@ help:
 	@echo "make bench        what Penstock adds, beside nginx, a plain relay and peers (15 minutes); writes docs/performance.md"
 	@echo "make bench-quick  the same in two minutes, printed only"
 	@echo "make bench-peers  install the peers that the benchmark compares with"
+	@echo "make json-verdicts  what the gate makes of the JSONTestSuite corpus, into docs"
+	@echo "make fuzz         coverage-guided fuzzing, FUZZ_SECONDS=60 for each target"
+	@echo "make properties-long  forty times as many examples for every property of the gate"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -64,5 +67,22 @@ bench-quick: $(STAMP)
 bench-peers: $(STAMP)
 	@PYTHON=$(PYTHON) sh scripts/bench_peers_setup
 
+json-verdicts: $(STAMP) peers
+	$(BIN)/python scripts/json_verdicts.py
+
+FUZZ_SECONDS ?= 60
+
+# Atheris is in no other environment: the tests replay its findings without it.
+.venv/.fuzz: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]' 2>&1 | grep -v '^WARNING: Location' || true
+	@$(BIN)/python -c 'import atheris'
+	@touch $@
+
+fuzz: .venv/.fuzz
+	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS)
+
+properties-long: $(STAMP)
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest --timeout 3600 tests/properties
+
 clean:
-	rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .fuzz .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

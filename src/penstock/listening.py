@@ -6,17 +6,17 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock import limits, say
 from penstock.config import ProxyConfig, UrlUpstream
-from penstock.downstream.cable import Cable
 from penstock.downstream.front import Door, Front
 from penstock.downstream.guard import Guard
 from penstock.downstream.modern_http import ModernDoor
 from penstock.downstream.replies import refuse
 from penstock.downstream.sse import SseDoor
 from penstock.downstream.streamable_http import StreamableDoor
-from penstock.errors import PenstockError, UpstreamError, UpstreamLost
+from penstock.errors import PenstockError, RequestFailed, UpstreamError, UpstreamLost
 from penstock.links import open_ruling, open_upstream
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
@@ -32,6 +32,9 @@ from penstock.relay.office import Office
 from penstock.relay.sessions import Sessions
 from penstock.summary import say_catalog
 from penstock.wire.eras import Era, era_of_header
+
+if TYPE_CHECKING:
+    from penstock.downstream.cable import Cable
 
 log = logging.getLogger("penstock")
 
@@ -169,6 +172,8 @@ class _Listening:
         well_known: Door | None = None
         upstream = config.upstream
         if isinstance(upstream, UrlUpstream) and self._kind != "sse":
+            from penstock.downstream.cable import Cable  # a command has no use for it
+
             self._client = HttpClient(upstream.url, connect_timeout=config.connect_seconds)
             self._cable = Cable(
                 self._client,
@@ -200,10 +205,11 @@ class _Listening:
             self._end(UpstreamLost())
 
     def _on_session_lost(self, error: PenstockError) -> None:
-        if isinstance(self._config.upstream, UrlUpstream):
+        if isinstance(self._config.upstream, UrlUpstream) and not isinstance(error, RequestFailed):
             self._end(error)
         else:
-            # Each session has a child of its own: one that dies takes its session with it, and no other.
+            # Each session has a child of its own: one that dies takes its session with it, and no other. Nor
+            # does one that we have no resources to open a connection for.
             log.warning("%s. Its session has ended.", error.headline)
 
     def _on_signal(self, number: signal.Signals) -> None:

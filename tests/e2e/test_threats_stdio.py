@@ -58,6 +58,7 @@ ATTACKS = [
     Attack("5", "two methods, call last", request(b"1", "ping", b'{"name":"write_file"}')[:-1]
            + b',"method":"tools/call"}', DROP),
     Attack("5", "two ids", call("echo", b"1")[:-1] + b',"id":2}', DROP),
+    Attack("5", "two ids, one begins like the other, and two params", WRITE.replace(b'"t"', b"12")[:-1] + b',"params":{"name":"echo"},"id":1}', DROP),
     Attack("6", "escaped key alone", _params(b'{"\\u006eame":"write_file"}'), NF),
     Attack("6", "escaped key beside a plain one", _params(b'{"name":"echo","\\u006eame":"write_file"}'), DROP),
     Attack("7", "name in escapes", _params(b'{"name":"\\u0077rite_file"}'), NF),
@@ -144,6 +145,8 @@ ATTACKS = [
     Attack("28", "nested array", b"[[" + WRITE + b"]]", DROP),
     Attack("28", "empty array", b"[]", DROP),
     Attack("28", "junk array", b'[1,"tools/call",null,{}]', DROP),
+    Attack("28", "array that does not end", b"[" + WRITE, DROP),
+    Attack("28", "array with something after it", b"[]" + WRITE, DROP),
     Attack("28", "array with tools/list", b"[" + request(b"1", "tools/list") + b"]", DROP),
     Attack("29", "call without an id", b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"write_file"}}', SILENT),
     Attack("29", "allowed call without an id", b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo"}}', SILENT),

@@ -18,6 +18,7 @@ from test_streamable_upstream import RESULT, echo, legacy
 from http_gate import INITIALIZE, META, Gate, call
 
 BIG = 11 * 1024 * 1024
+HALF_A_HEAD = b"HTTP/1.1 200"  # it has begun to answer, so what ends the connection is more than bad timing
 
 
 def answers(status: int, body: bytes, *headers: str):
@@ -169,8 +170,10 @@ def breaks(how: str):
         if request.message["id"] == 3:
             threading.Event().wait(20)  # never answered by itself
         elif how == "reset":
+            line.send(HALF_A_HEAD)
             line.reset()
         elif how == "hang up":
+            line.send(HALF_A_HEAD)
             line.hang_up()
         elif how == "in json":
             line.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{")
@@ -326,6 +329,7 @@ def test_with_reconnect_a_lost_session_is_begun_again_with_the_same_words(how: s
             line.accepted()
         elif request.message["id"] == 2 and request.header("Mcp-Session-Id") == "s-0":
             if how == "reset":
+                line.send(HALF_A_HEAD)
                 line.reset()
             else:
                 line.reply(404, b"Session not found")

@@ -15,6 +15,7 @@ from penstock import limits as defaults
 from penstock.net.http_connection import HttpConnection, refusal
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.listener import Listener
+from penstock.wire.http1 import RequestHead, read_request_head
 
 __all__ = ["Handler", "HttpServer", "Reply", "Request", "ServerLimits"]
 
@@ -53,6 +54,7 @@ class HttpServer:
         self._timer: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
         self._last_id = 0
+        self._heads: dict[bytes, RequestHead] = {}
 
     @property
     def connection_count(self) -> int:
@@ -104,6 +106,18 @@ class HttpServer:
             self._timer = self.loop.call_later(self._tick_seconds, self._tick)
 
     # For HttpConnection
+
+    def read_head(self, block: bytes) -> RequestHead:
+        """The head in `block`. Those of one client are often the same to the last byte, so some are kept,
+        with what others have made of them."""
+        head = self._heads.get(block)
+        if head is None:
+            head = read_request_head(block)
+            if len(block) <= defaults.KNOWN_HEAD_BYTES:
+                if len(self._heads) >= defaults.KNOWN_HEADS:
+                    self._heads.clear()
+                self._heads[block] = head
+        return head
 
     def admit(self, connection: HttpConnection) -> bool:
         """Whether there is room; a connection without room is told so, unless too many are being told."""

@@ -10,13 +10,22 @@ from msgspec import Raw
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
-from penstock.wire.ambiguity import folded, readable
+from penstock.wire.ambiguity import (
+    Ambiguous,
+    NotAnObject,
+    NotJson,
+    elements,
+    folded,
+    last_members,
+    members,
+)
 from penstock.wire.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.replies import error_reply, raw_error_reply, result_reply, tool_not_found
 
 CALL = "tools/call"
 LIST = "tools/list"
 GATED = frozenset({CALL, LIST})
+_REQUEST = Kind.REQUEST
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -24,13 +33,16 @@ _decode_text = msgspec.json.Decoder(str).decode
 def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
     """What becomes of a client's request or notification; Hold while the catalog is on its way."""
     method = message.method
+    if method == CALL and catalog is not None and message.tool in catalog.names:
+        # The hot path. Whoever told the tool's name has seen an id and an object called params.
+        return FORWARD
     if method not in GATED:
         if method is not None and _looks_gated(method):
-            if message.kind is not Kind.REQUEST:
+            if message.kind is not _REQUEST:
                 return Drop("a notification whose method merely looks like a tool method")
             return _protocol_error(message, METHOD_NOT_FOUND, "Method not found")
         return FORWARD
-    if message.kind is not Kind.REQUEST or message.id_token == b"null":
+    if message.kind is not _REQUEST or message.id_token == b"null":
         return Drop(f"{method} without an id")
     if catalog is None:
         return HOLD
@@ -46,13 +58,15 @@ def _looks_gated(method: str) -> bool:
 
 def _call(message: Message, catalog: ToolCatalog) -> Verdict:
     assert message.id_token is not None
-    params = message.params
-    if params is None:
-        return _protocol_error(message, INVALID_PARAMS, "Invalid params: params must be an object")
-    try:
-        name = _decode_text(params["name"])
-    except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
-        return _protocol_error(message, INVALID_PARAMS, "Invalid params: name must be a string")
+    name = message.tool
+    if name is None:
+        params = message.params
+        if params is None:
+            return _protocol_error(message, INVALID_PARAMS, "Invalid params: params must be an object")
+        try:
+            name = _decode_text(params["name"])
+        except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+            return _protocol_error(message, INVALID_PARAMS, "Invalid params: name must be a string")
     if name in catalog.names:
         return FORWARD
     return Answer(tool_not_found(message.id_token, name))
@@ -82,6 +96,8 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     tool list when it has `tools` at its top, as the schema says; what a tool returns further down is its own
     affair. What comes unasked has no business with tools at any depth.
     """
+    if message.result is not None and message.result.keys() <= _USUAL_NAMES:
+        return False  # the hot path: no member is called tools, nor anything like it
     if message.method == "sampling/createMessage":
         return False  # tools offered to the client's own model, not the upstream's to be called
     is_result = "result" in message.envelope
@@ -90,47 +106,78 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
         return False
     try:
         if is_result or len(memoryview(body)) > _DEEP_BYTES:
-            return any(_is_hidden(tool, choice) for tool in _top_list(body))
+            return _lists_hidden(body, choice)
         text = bytes(body)
-        if b"tools" not in text and b"\\u" not in text:
+        if b"tools" not in text.lower() and b"\\" not in text:
             return False
-        return any(_is_hidden(tool, choice) for tool in _listed(msgspec.json.decode(readable(text))))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
+    except Ambiguous:
+        return True  # some reader may find one
+    except (NotJson, NotAnObject, RecursionError):
         return False  # no list that anybody could read
 
 
-def _top_list(body: Raw) -> list[object]:
-    try:
-        tools = _decode_listing(body).tools
-    except msgspec.DecodeError:
-        tools = _decode_listing(readable(body)).tools
-    return tools if isinstance(tools, list) else []
+def _lists_hidden(body: Raw, choice: ToolFilter) -> bool:
+    """Whether the list at the top of `body` has a hidden tool in it. Raises Ambiguous, as `members` does."""
+    names = last_members(body)[0].keys()
+    if names <= _USUAL_NAMES or not any(folded(name) in _LIST_NAMES for name in names):
+        return False
+    for name, value in members(body).items():
+        if folded(name) == "tools" and memoryview(value)[0] == _OPEN_BRACKET:
+            for entry in elements(value):
+                try:
+                    tool = members(entry)
+                    hint = members(tool["annotations"]).get("readOnlyHint") if "annotations" in tool else None
+                except NotAnObject:
+                    continue
+                shown = _decode_pairs(bytes(tool.get("name", b"null")))
+                if _is_denied(shown, hint is not None and bytes(hint) == b"true", choice):
+                    return True
+    return False
+
+
+def _is_denied(name: object, is_read_only: bool, choice: ToolFilter) -> bool:
+    if not isinstance(name, str):
+        return False
+    # Half a surrogate pair is no character that a pattern could be asked about.
+    plain = name if name.isascii() else name.encode(errors="replace").decode()
+    return choice.maybe_denial(plain, is_read_only) is not None
 
 
 def _is_hidden(tool: object, choice: ToolFilter) -> bool:
-    name = tool.get("name") if isinstance(tool, dict) else None
-    if not isinstance(name, str) or not isinstance(tool, dict):
+    """Whether any name of the members in `tool` is hidden, be it there once or twice."""
+    if not isinstance(tool, _Pairs):
         return False
-    annotations = tool.get("annotations")
-    is_read_only = isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
-    return choice.maybe_denial(name, is_read_only) is not None
+    annotations = [inner for name, inner in tool if name == "annotations" and isinstance(inner, _Pairs)]
+    hints = [hint for inner in annotations for name, hint in inner if name == "readOnlyHint"]
+    is_read_only = hints == [True]
+    return any(folded(key) == "name" and _is_denied(name, is_read_only, choice) for key, name in tool)
 
 
 def _listed(content: object) -> Iterator[object]:
     """Everything that stands in a list called tools, however deep it lies."""
-    if isinstance(content, dict):
-        tools = content.get("tools")
-        if isinstance(tools, list):
-            yield from tools
-    if isinstance(content, dict | list):
-        for part in content.values() if isinstance(content, dict) else content:
-            yield from _listed(part)
+    if isinstance(content, _Pairs):
+        for name, inner in content:
+            if folded(name) == "tools" and isinstance(inner, list) and not isinstance(inner, _Pairs):
+                yield from inner
+            yield from _listed(inner)
+    elif isinstance(content, list):
+        for inner in content:
+            yield from _listed(inner)
 
 
-class _Listing(msgspec.Struct):
-    tools: object = None
+class _Pairs(list[tuple[str, object]]):
+    """An object with all its members, also those that stand twice."""
 
 
-_decode_listing = msgspec.json.Decoder(_Listing).decode
+def _decode_pairs(text: bytes) -> object:
+    import json  # the only reader at hand that shows repeated names
+
+    return json.loads(text, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+
+
+_USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
+_LIST_NAMES = frozenset({"tools", "__proto__", "constructor", "prototype"})
 _OPEN_BRACE = ord("{")
+_OPEN_BRACKET = ord("[")
 _DEEP_BYTES = 256 * 1024  # above this, a tree of the whole message would cost more than the look is worth

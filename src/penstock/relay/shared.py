@@ -21,12 +21,19 @@ from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.list_fetch import own_notification
-from penstock.wire.ambiguity import Ambiguous, Members, NotAnObject, NotJson, members
+from penstock.wire.ambiguity import Ambiguous, NotAnObject, NotJson, members
 from penstock.wire.eras import MODERN_VERSIONS
 from penstock.wire.ids import id_key
-from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
+from penstock.wire.message import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    Batch,
+    Kind,
+    Message,
+    read_upstream_message,
+)
 from penstock.wire.replies import INVALID_ANSWER, error_reply
-from penstock.wire.splice import with_value
+from penstock.wire.splice import maybe_sole_span, with_value
 
 log = logging.getLogger("penstock")
 
@@ -112,9 +119,15 @@ class SharedUpstream:
         self._last_number += 1
         number = b"%d" % self._last_number
         asked = _Asked(asker, message)
+        try:
+            renumbered = self._renumbered(message, number, asked)
+        except Ambiguous as why:
+            reason = f"Invalid request: in _meta, {why}"
+            asker.answer(error_reply(message.id_token, INVALID_REQUEST, reason), INVALID_REQUEST)
+            return b""
         self._asked[number] = asked
         self._link.resume(_UNREAD)  # nobody waits for somebody else who does not read
-        self._link.send(self._renumbered(message, number, asked))
+        self._link.send(renumbered)
         return number
 
     def tell(self, message: Message) -> None:
@@ -144,11 +157,11 @@ class SharedUpstream:
         params = message.params
         meta = params.get("_meta") if params else None
         if params is not None and meta is not None:
-            named = msgspec.json.decode(meta, type=Members)
-            token = named.get("progressToken")
-            if token is not None:
-                asked.progress_token = bytes(token)
-                new_meta = with_value(bytes(meta), named, "progressToken", number)
+            text = bytes(meta)
+            span = maybe_sole_span(text, "progressToken")
+            if span is not None:
+                asked.progress_token = text[slice(*span)]
+                new_meta = text[: span[0]] + number + text[span[1] :]
                 new_params = with_value(bytes(message.envelope["params"]), params, "_meta", new_meta)
                 raw = with_value(raw, envelope, "params", new_params)
                 envelope = {**envelope, "params": Raw(new_params)}
@@ -183,7 +196,12 @@ class SharedUpstream:
             asked.asker.answer(error_reply(asked.id_token, INTERNAL_ERROR, INVALID_ANSWER), INTERNAL_ERROR)
             return
         raw = with_value(message.raw, message.envelope, "id", asked.id_token)
-        asked.asker.answer(self._with_own_subscription(raw, asked), _code(message))
+        try:
+            raw = self._with_own_subscription(raw, asked)
+        except (Ambiguous, NotJson, NotAnObject):
+            log.warning("Withheld a message of the upstream: it can be read in two ways.")
+            raw = error_reply(asked.id_token, INTERNAL_ERROR, INVALID_ANSWER)
+        asked.asker.answer(raw, _code(message))
 
     def _is_withheld(self, message: Message, method: str | None) -> bool:
         """Whether a message must not reach any client; says so."""
@@ -229,10 +247,10 @@ class SharedUpstream:
                 return None, b""
             new = with_value(bytes(params or b""), inner, "progressToken", asked.progress_token)
             return asked, with_value(message.raw, message.envelope, "params", new)
-        meta = inner.get("_meta")
-        named = msgspec.json.decode(meta, type=Members) if meta is not None else {}
-        if SUBSCRIPTION in named:
-            asked = self._asked.get(_number(named[SUBSCRIPTION]))
+        meta = bytes(inner.get("_meta", b""))
+        span = maybe_sole_span(meta, SUBSCRIPTION) if meta[:1] == b"{" else None
+        if span is not None:
+            asked = self._asked.get(meta[slice(*span)].strip(b'"'))
             if asked is None:
                 return None, b""
             return asked, self._with_own_subscription(message.raw, asked)
@@ -241,23 +259,21 @@ class SharedUpstream:
 
     def _with_own_subscription(self, raw: bytes, asked: _Asked) -> bytes:
         """`raw` with the subscription id that the client knows: the id of its own listen request."""
-        if not asked.is_listening or SUBSCRIPTION.encode() not in raw:
+        if not asked.is_listening:
             return raw
         envelope = members(raw)
         outer = "result" if "result" in envelope else "params"
         body = bytes(envelope.get(outer, b"{}"))
         inner = members(body)
-        if "_meta" not in inner:
-            return raw
-        meta = bytes(inner["_meta"])
-        named = msgspec.json.decode(meta, type=Members)
-        if SUBSCRIPTION not in named:
+        meta = bytes(inner.get("_meta", b""))
+        span = maybe_sole_span(meta, SUBSCRIPTION) if meta[:1] == b"{" else None
+        if span is None:
             return raw
         # The subscription id is the request's id; where it was sent as a string, it stays one.
         token = asked.id_token
-        if bytes(named[SUBSCRIPTION])[:1] == b'"' and token[:1] != b'"':
+        if meta[span[0]] == 0x22 and token[:1] != b'"':
             token = b'"%b"' % token
-        new_meta = with_value(meta, named, SUBSCRIPTION, token)
+        new_meta = meta[: span[0]] + token + meta[span[1] :]
         return with_value(raw, envelope, outer, with_value(body, inner, "_meta", new_meta))
 
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:
@@ -280,10 +296,6 @@ class SharedUpstream:
     async def close(self) -> None:
         """Closes the link."""
         await self._link.close()
-
-
-def _number(token: Raw) -> bytes:
-    return bytes(token).strip(b'"')
 
 
 def _code(message: Message) -> int:

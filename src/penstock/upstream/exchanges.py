@@ -12,7 +12,13 @@ import logging
 from typing import Protocol
 
 from penstock import limits
-from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
+from penstock.errors import (
+    ConnectFailed,
+    RequestFailed,
+    UpstreamError,
+    UpstreamLost,
+    UpstreamProtocolError,
+)
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.upstream import refusals
@@ -23,8 +29,8 @@ from penstock.wire.eras import BATCH_VERSION
 from penstock.wire.glance import maybe_response_id
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key
-from penstock.wire.message import METHOD_NOT_FOUND, Batch, Message, read_upstream_message
-from penstock.wire.replies import raw_error_reply
+from penstock.wire.message import INTERNAL_ERROR, METHOD_NOT_FOUND, Batch, Message, read_upstream_message
+from penstock.wire.replies import error_reply, raw_error_reply
 from penstock.wire.sse import Oversize, SseEvent
 
 log = logging.getLogger("penstock")
@@ -247,6 +253,9 @@ class Exchanges:
         return self._owner.is_elsewhere(f"HTTP {answer.status}")
 
     def _take_failure(self, post: Post, answer: HttpAnswer, error: UpstreamError) -> None:
+        if isinstance(error, RequestFailed):
+            self._take_silence(post, error)
+            return
         is_lost = isinstance(error, ConnectFailed | UpstreamLost) or answer.status == 0
         if answer.is_events and post.last_id is not None and not post.is_modern:
             self._resume(post, error.detail)
@@ -259,6 +268,22 @@ class Exchanges:
             # A listen stream may have been silent for hours: that somebody on the way gave up on it says
             # nothing about the upstream.
             self.refuse(post, error.detail)
+
+    def _take_silence(self, post: Post, error: RequestFailed) -> None:
+        """One request is not answered; whether it was heard cannot be known, so it is not sent again."""
+        if post.own is not None:
+            post.fail_own(error)
+            self.close(post)
+        elif post.is_resumed:
+            self._resume(post, error.detail)
+        elif post.is_request:
+            log.warning("A request got no answer. %s.", error.detail)
+            assert post.id_token is not None
+            self._answer(post, error_reply(post.id_token, INTERNAL_ERROR, error.safe_message))
+            self.close(post)
+        else:
+            log.warning("A message may not have reached the upstream. %s.", error.detail)
+            self._accept(post)
 
     # --- messages ----------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _MEMBER = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _OPENING = re.compile(rb"[ \t\r\n]*\{")
 _SEPARATOR = re.compile(rb"[ \t\r\n]*,")
+_CLOSING = re.compile(rb"[ \t\r\n]*\}")
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|.)", re.DOTALL)
@@ -73,16 +74,26 @@ class Ambiguous(ValueError):
 
 def check_text(raw: bytes) -> None:
     """Raises NotJson unless `raw` is UTF-8 with at most the allowed nesting."""
-    if not raw.isascii():
-        try:
-            if len(raw) <= _SCAN_BYTES:
-                raw.decode()
-            else:
-                _decode_in_pieces(raw)
-        except UnicodeDecodeError:
-            raise NotJson("it is not valid UTF-8") from None
+    if not raw.isascii() and not _is_utf8(raw):
+        raise NotJson("it is not valid UTF-8")
     if nests_deeper(raw, limits.NESTING):
         raise NotJson(f"it nests deeper than {limits.NESTING} levels")
+
+
+def is_sound(raw: bytes) -> bool:
+    """Whether `check_text` has nothing against `raw`."""
+    return (raw.isascii() or _is_utf8(raw)) and not nests_deeper(raw, limits.NESTING)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        if len(raw) <= _SCAN_BYTES:
+            raw.decode()
+        else:
+            _decode_in_pieces(raw)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _decode_in_pieces(raw: bytes) -> None:
@@ -99,7 +110,8 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
     Counts brackets outside strings, in slices, without building a tree: ten megabytes of `[],` cost
     a few milliseconds a slice and no memory. On text that is not JSON the answer means nothing.
     """
-    if raw.count(b"[") + raw.count(b"{") <= levels:
+    # What is opened is closed again, so a short text has no room for many levels.
+    if len(raw) <= 2 * levels or raw.count(b"[") + raw.count(b"{") <= levels:
         return False
     depth = 0
     in_string = False
@@ -249,7 +261,8 @@ def _spans_as_written(text: memoryview, found: Members) -> dict[str, tuple[int, 
         spans[name] = (start, end)
         separator = _SEPARATOR.match(text, end)
         if separator is None:
-            break
+            # A number that begins like the one that was kept is another number: 12 and 1.
+            return spans if _CLOSING.match(text, end) else None
         position = separator.end()
     return spans
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from penstock import limits
-from penstock.wire.ambiguity import Members
+from penstock.wire.ambiguity import Members, readable
 from penstock.wire.eras import META_VERSION
 from penstock.wire.http1 import Headers
 from penstock.wire.message import Message
@@ -57,7 +57,7 @@ def maybe_modern_version(params: Members | None) -> str | None:
     if meta is None:
         return None
     try:
-        token = _decode_members(meta).get(META_VERSION)
+        token = _decode_members(readable(meta)).get(META_VERSION)
         return None if token is None else _decode_text(token)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None

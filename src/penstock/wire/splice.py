@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from penstock.wire.ambiguity import Members
+import msgspec
+
+from penstock.wire.ambiguity import Ambiguous, Members, readable
 
 _OPENING = re.compile(rb"[ \t\r\n]*\{")
 _MEMBER = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
@@ -47,3 +49,28 @@ def without(text: bytes, members: Members, name: str) -> bytes:
     elif place:
         start = spans[names[place - 1]][2]
     return text[:start] + text[end:]
+
+
+def maybe_sole_span(text: bytes, name: str) -> tuple[int, int] | None:
+    """Where the value of the member `name` of the object in `text` stands; None when there is none.
+
+    For objects that nobody has checked for repeated names. Raises Ambiguous when this one is there twice.
+    """
+    if name.encode() not in text and b"\\" not in text:
+        return None
+    from penstock.wire.json_walk import TooMany, parts  # few messages get here, and its patterns are large
+
+    spans = []
+    try:
+        for part in parts(text, 0):
+            assert part.name is not None
+            if _decode_text(readable(part.name)) == name:
+                spans.append((part.start, part.end))
+    except TooMany:
+        raise Ambiguous(f'there is too much beside "{name}"') from None
+    if len(spans) > 1:
+        raise Ambiguous("a member name stands twice")
+    return spans[0] if spans else None
+
+
+_decode_text = msgspec.json.Decoder(str).decode

@@ -55,6 +55,10 @@ def test_a_long_id_is_kept_to_the_last_digit() -> None:
     [
         (b"hello", -32700),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping"}{}', -32700),
+        (b"[", -32700),
+        (b"[1,2", -32700),
+        (b"[1] x", -32700),
+        (b'["\\ud800",', -32700),
         (b"5", -32600),
         (b'{"id":1,"method":"ping"}', -32600),
         (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
