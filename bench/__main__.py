@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
-import json
+import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -34,15 +35,13 @@ def main() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 16_384)), hard))
     gc.freeze()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything that was started is ended
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         work.chmod(0o755)  # nginx's worker is another user, when we are root
         results = measure(work, effort, options)
-    text = json.dumps(results, indent=1) + "\n"
-    if options.json is not None:
-        options.json.write_text(text)
     if options.write:
-        page.RESULTS.write_text(text)
+        page.RESULTS.write_text(page.as_json(results))
         page.write(results)
     print(tables(results))
     return 0
@@ -81,22 +80,33 @@ def measure(work: Path, effort: plan.Effort, options: argparse.Namespace) -> dic
         "machine": machine(),
         "peer versions": versions() if has_peers else {},
         "rounds": effort.rounds,
+        "load before": round(os.getloadavg()[0], 2),
         "groups": {},
     }
+
+    def keep() -> None:
+        """A run is long: what it has found so far is not lost with it."""
+        results["seconds"] = round(time.monotonic() - begun)
+        if options.json is not None:
+            options.json.write_text(page.as_json(results))
+
     if "rounds" in parts:
-        results["groups"] = {group.name: run_group(group, effort.rounds, work, say) for group in groups}
+        for group in groups:
+            results["groups"][group.name] = run_group(group, effort.rounds, work, say)
+            keep()
     if "start" in parts:
         results["start"] = {group.name: run_starts(group, effort.starts, work, say) for group in full}
+        keep()
     if "memory" in parts:
         long = 200_000 if options.million else 0  # five times as many in all
-        looks = [MemoryLook(group, work, say, effort.calls, effort.sessions, effort.settle) for group in full]
-        results["memory"] = {
-            "bare": bare_interpreter(work),
-            "pairs": {look.group.name: look.run(long) for look in looks},
-        }
+        results["memory"] = {"bare": bare_interpreter(work), "pairs": {}}
+        for group in full:
+            look = MemoryLook(group, work, say, effort.calls, effort.sessions, effort.settle)
+            results["memory"]["pairs"][group.name] = look.run(long)
+            keep()
     if "growth" in parts:
         results["growth"] = run_growth(effort.places, effort.growth_rounds, effort.growth, work, say)
-    results["seconds"] = round(time.monotonic() - begun)
+    keep()
     return results
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from bench import rules_cost
 from bench.handshake import open_http_session
 from bench.lines import connect
-from bench.processes import Unfit
+from bench.processes import reason
 from bench.rounds import Say
 from bench.targets import Spec, Target, Upstream, direct, penstock
 from bench.workloads import CALL, LIST, Workload, sized, upload
@@ -41,8 +41,8 @@ def run_growth(places: Places, rounds: int, scale: float, work: Path, say: Say) 
     for name, part in (("tools", _tools), ("size", _sizes), ("sessions", _sessions)):
         try:
             found[name] = part(places, rounds, scale, work)
-        except (Unfit, OSError, ValueError) as why:
-            found[name] = {"failed": str(why)}
+        except Exception as why:
+            found[name] = {"failed": reason(why)}
             say(f"  growth with {name}: {why}")
         say(f"  growth with {name}: measured")
     exchanges = max(10, int(500 * scale))

@@ -6,7 +6,7 @@ import select
 import socket
 import time
 
-from bench.lines import WORDS, Chunks, Head, PipeLine, SseLine, connect
+from bench.lines import WORDS, Answers, Chunks, Head, PipeLine, SseLine, connect
 from bench.messages import INITIALIZE, INITIALIZED, LEGACY
 from bench.processes import Program, Unfit
 
@@ -73,7 +73,7 @@ def open_sse_session(port: int, path: str, seconds: float) -> SseLine:
     try:
         line.ask([(1, INITIALIZE)])
         until = time.monotonic() + seconds
-        answers = []
+        answers: Answers = []
         while not answers:
             if not select.select(line.fds, [], [], max(0.0, until - time.monotonic()))[0]:
                 raise Unfit(f"initialize was not answered within {seconds:.0f} s")

@@ -62,6 +62,8 @@ def run(lines: list[Line], workload: Workload, checker: Checker, count: int, in_
                     continue
                 now = clock()
                 for number, _ in answers:
+                    if number not in started:
+                        raise Unfit(f"an answer to {number}, which nobody waits for")
                     latencies.append(now - started.pop(number))
                 for number, answer in answers:
                     if not checker.is_right(number, answer):

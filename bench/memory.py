@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.handshake import open_http_session
 from bench.lines import connect
-from bench.processes import Memory, Program, Unfit
+from bench.processes import Memory, Program, Unfit, reason
 from bench.rounds import Group, Say
 from bench.targets import Spec, Target, Upstream
 from bench.workloads import BIG_1, BIG_10, CALL, Workload
@@ -58,8 +58,8 @@ class MemoryLook:
                     found[spec.name] = self.life(spec, upstream, portion)
                     if (spec.front, spec.back) == ("http", "http"):
                         found[spec.name]["sessions"] = self.idle_sessions(spec, upstream)
-                except (Unfit, OSError, ValueError) as why:
-                    found.setdefault(spec.name, {})["failed"] = str(why)
+                except Exception as why:
+                    found.setdefault(spec.name, {})["failed"] = reason(why)
                     self.say(f"  {self.group.name}: {spec.name}: {why}")
         finally:
             upstream.program.end()
@@ -102,7 +102,7 @@ class MemoryLook:
         try:
             target.measure(workload, BIG_RESULTS, 1)
         except (Unfit, ValueError) as why:
-            return {f"{name} failed": str(why)}
+            return {f"{name} failed": reason(why)}
         peak = program.memory().peak
         return {
             f"peak of {name}": peak,
@@ -128,7 +128,7 @@ class MemoryLook:
                 "KiB each": round((full.private - rest.private) / len(held), 2),
             }
         except Unfit as why:
-            return {"count": len(held), "failed": str(why)}
+            return {"count": len(held), "failed": reason(why)}
         finally:
             for sock in held:
                 sock.close()

@@ -6,6 +6,7 @@ python -m bench.page
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def page(results: dict[str, Any]) -> str:
         "",
         f"Measured on {machine['processor']} with {machine['cores']} cores and {machine['memory']} of memory, "
         f"{machine['system']}, {machine['python']}, nginx {machine['nginx']}, Node {machine['node']}, "
-        f"Penstock {machine['penstock']} ({machine['commit']}), in {results['seconds'] // 60} minutes. "
+        f"Penstock {machine['penstock']} ({machine['commit']}), in {max(1, round(results['seconds'] / 60))} minutes; the load average before was {results['load before']}. "
         + (f"Peers: {peers}." if peers else "No peers were installed (`make bench-peers`)."),
         "",
         "- Run it yourself: `make bench`; `make bench-peers` first, to compare with peers. `make bench-quick` takes two",
@@ -50,8 +51,7 @@ def page(results: dict[str, Any]) -> str:
         "  Ratios are taken within a round; every figure is a median over the rounds. Absolute times move with the",
         "  machine, ratios much less.",
         "- The upstream is one thread that answers from memory, with 100 tools; Penstock filters and 10 of the 100 are",
-        "  denied. nginx is a plain reverse proxy with one worker; the relay for stdio is forty lines of C that copy bytes.",
-        "  Neither reads a message.",
+        "  denied. " + _limits(results),
         "- The load client is a closed loop on raw keep-alive connections with c requests in flight, and looks at every",
         "  answer. `+p50` and `+p99` are microseconds over going direct. `CPU` is processor time of the target's processes",
         "  for one request. `busy` is how much of one core the target, the upstream and the load client used.",
@@ -81,6 +81,26 @@ def page(results: dict[str, Any]) -> str:
         growth_table(results),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _limits(results: dict[str, Any]) -> str:
+    """What the limits are, as far as this machine had them."""
+    names = {group["reference"] for group in results["groups"].values()}
+    known = {
+        "nginx": "nginx is a plain reverse proxy with one worker.",
+        "relay": "The relay for stdio is a few lines of C that copy bytes.",
+        "socat": "socat stands in for a plain relay over stdio.",
+    }
+    told = [text for name, text in known.items() if name in names]
+    return " ".join(
+        [*told, "None of these reads a message."] if told else ["No plain proxy was there to compare with."]
+    )
+
+
+def as_json(results: dict[str, Any]) -> str:
+    """The results as they are kept: a line for each figure, and one for the figures of all rounds."""
+    text = json.dumps(results, indent=1)
+    return re.sub(r"\[\s+([^\[\]{}]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
 
 def write(results: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ FULL = Effort(
     rounds=7, scale=1.0, starts=7, calls=10_000, sessions=1_000, settle=0.5, growth=1.0, growth_rounds=5
 )
 QUICK = Effort(
-    rounds=3, scale=0.2, starts=3, calls=2_000, sessions=200, settle=0.1, growth=0.1, growth_rounds=2
+    rounds=3, scale=0.15, starts=3, calls=2_000, sessions=200, settle=0.1, growth=0.1, growth_rounds=2
 )
 SMOKE = Effort(
     rounds=1,
@@ -102,12 +102,12 @@ def _steps(front: str, back: str, effort: Effort) -> list[Step]:
 
     steps = [
         Step(CALL, 1, many(3000), many(200)),
-        Step(CALL, 16, many(8000), many(320)),
+        Step(CALL, 16, many(6000), many(320)),
     ]
     if "sse" in (front, back):
         return [*steps, Step(LIST, 1, many(500), few(30))]
     steps += [
-        Step(CALL, 64, many(8000)),
+        Step(CALL, 64, many(6000)),
         Step(LIST, 1, many(1000), few(40)),
         Step(LIST, 16, many(2000)),
         Step(DENIED, 1, many(2000), only=MINE, against="call c=1"),

@@ -51,12 +51,12 @@ def growth_plot(results: dict[str, Any]) -> str:
     growth = results.get("growth", {})
     panels = [
         ("tools", "tools of the upstream"),
-        ("rules", "rules (and one for none)"),
+        ("rules", "rules"),
         ("size", "bytes of the result or the arguments"),
         ("sessions", "open sessions"),
     ]
     parts: list[str] = []
-    wide, high = 470, 330
+    wide, high = 490, 370
     for number, (name, label) in enumerate(panels):
         lines = growth.get(name, {})
         if lines and "failed" not in lines:
@@ -68,46 +68,53 @@ def _panel(
     x: float, y: float, wide: float, high: float, label: str, lines: dict[str, dict[str, float]]
 ) -> list[str]:
     left, right = x + 62, x + wide - 18
-    legend = 16 * len(lines)
-    top, bottom = y + 34 + legend, y + high - 46
-    places = [max(1, int(at)) for line in lines.values() for at in line]
+    columns = 2 if len(lines) > 4 else 1
+    top, bottom = y + 38 + 16 * math.ceil(len(lines) / columns), y + high - 46
+    places = [int(at) for line in lines.values() for at in line if int(at)]
+    has_zero = any(int(at) == 0 for line in lines.values() for at in line)
     times = [max(0.1, value) for line in lines.values() for value in line.values()]
     first, last = _decades(places)
     low, most = _decades(times)
 
+    begin = first - 0.7 if has_zero else first  # none at all has a place of its own, left of one
+
     def across(at: float) -> float:
-        return left + (right - left) * (math.log10(max(at, 1)) - first) / (last - first)
+        return left + (right - left) * ((math.log10(at) if at else begin) - begin) / (last - begin)
 
     def up(value: float) -> float:
         return bottom - (bottom - top) * (math.log10(max(value, 0.1)) - low) / (most - low)
 
     parts = [_text(left, y + 20, f"One message against {label}", weight="bold", size=13)]
-    for power in range(first, last + 1):
-        at = across(10**power)
-        parts += [
-            _line(at, top, at, bottom),
-            _text(at, bottom + 16, _many(10**power), anchor="middle", size=11),
-        ]
+    for count in [0] * has_zero + [10**power for power in range(first, last + 1)]:
+        at = across(count)
+        parts += [_line(at, top, at, bottom), _text(at, bottom + 16, f"{count:,}", anchor="middle", size=11)]
     for power in range(low, most + 1):
         at = up(10**power)
         parts += [
             _line(left, at, right, at),
             _text(left - 6, at + 4, _time(10**power), anchor="end", size=11),
         ]
+    kinds = list(dict.fromkeys(_kind(name) for name in lines))
     for number, (name, line) in enumerate(lines.items()):
-        colour = COLOURS[(number % 8) % len(COLOURS)]
+        colour = COLOURS[kinds.index(_kind(name)) % len(COLOURS)]
         dashes = ' stroke-dasharray="5 3"' if "direct" in name else ""
         dots = [(across(int(at)), up(value)) for at, value in line.items()]
         path = " ".join(f"{px:.1f},{py:.1f}" for px, py in dots)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
         parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>' for px, py in dots]
-        key = y + 38 + 16 * number
+        key_x = left + (number % columns) * (right - left) / columns
+        key_y = y + 38 + 16 * (number // columns)
         parts.append(
-            f'<line x1="{left:.1f}" y1="{key:.1f}" x2="{left + 22:.1f}" y2="{key:.1f}" '
+            f'<line x1="{key_x:.1f}" y1="{key_y:.1f}" x2="{key_x + 22:.1f}" y2="{key_y:.1f}" '
             f'stroke="{colour}" stroke-width="2"{dashes}/>'
         )
-        parts.append(_text(left + 28, key + 4, name, size=11))
+        parts.append(_text(key_x + 28, key_y + 4, name, size=11))
     return parts
+
+
+def _kind(name: str) -> str:
+    """What a line is about, whoever was asked: lines that are to be compared get one colour."""
+    return name.replace("direct", "").replace("penstock", "")
 
 
 def _decades(values: list[int] | list[float]) -> tuple[int, int]:
@@ -122,10 +129,6 @@ def _time(us: float) -> str:
     if us >= 1000:
         return f"{us / 1000:g} ms" if us % 100 == 0 else f"{us / 1000:.1f} ms"
     return f"{us:g} us" if us == int(us) or us < 1 else f"{us:.0f} us"
-
-
-def _many(count: int) -> str:
-    return f"{count:,}"
 
 
 def _text(

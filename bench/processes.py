@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -16,6 +17,11 @@ END_SECONDS = 5.0
 
 class Unfit(Exception):
     """A target that cannot be measured, with the reason in one sentence."""
+
+
+def reason(why: Exception) -> str:
+    """Why something failed, short, and without the folders of this machine: it is kept and shown."""
+    return re.sub(r"(/[\w.+-]+)+/", "", str(why) or repr(why))[:200]
 
 
 @dataclass
@@ -91,7 +97,7 @@ class Program:
 
     def end(self) -> None:
         """Closes its stdin or asks it to end; then nothing of its tree is left."""
-        everyone = tree(self.pid)
+        everyone = {pid: born(pid) for pid in tree(self.pid)}
         if self.process.stdin is not None:
             try:
                 self.process.stdin.close()
@@ -107,7 +113,8 @@ class Program:
                 self.process.wait(1.0)
             except subprocess.TimeoutExpired:
                 pass
-        self._signal([pid for pid in everyone if is_ours(pid, self.pid)], signal.SIGKILL)
+        # A number that has gone to another process since then was born at another time.
+        self._signal([pid for pid, when in everyone.items() if when and born(pid) == when], signal.SIGKILL)
         self.process.wait(END_SECONDS)
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -122,12 +129,12 @@ class Program:
                 pass
 
 
-def is_ours(pid: int, leader: int) -> bool:
-    """Whether the process is in the session that `leader` began: its number was not given to another."""
+def born(pid: int) -> str:
+    """When the process was started, in the kernel's ticks; empty when there is none."""
     try:
-        return os.getsid(pid) == leader
-    except ProcessLookupError:
-        return False
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def tree(root: int) -> list[int]:

@@ -122,7 +122,7 @@ def growth_table(results: dict[str, Any]) -> str:
 
 
 def plain(text: str) -> str:
-    """One line that does not break a table, without paths."""
+    """One line that does not break a table."""
     return " ".join(text.replace("|", "/").split())[:100]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.processes import Unfit
+from bench.processes import reason
 from bench.targets import Spec, Target, Upstream
 from bench.workloads import Workload
 
@@ -62,8 +62,8 @@ def run_group(group: Group, rounds: int, work: Path, say: Say) -> dict[str, Any]
             failed[spec.name] = {}
             try:
                 targets[spec.name] = Target(spec, upstream, work)
-            except (Unfit, OSError) as why:
-                failed[spec.name] = {step.key: f"does not start: {why}" for step in group.steps}
+            except Exception as why:
+                failed[spec.name] = {step.key: f"does not start: {reason(why)}" for step in group.steps}
                 say(f"  {group.name}: {spec.name} does not start: {why}")
         for number in range(rounds + 1):
             begun = time.monotonic()
@@ -119,15 +119,15 @@ def _measure(
         count = min(count, max(2 * step.in_flight, int(PEER_SECONDS * rate), 2))
     try:
         sample, cpu, upstream_cpu = target.measure(step.workload, count, step.in_flight)
-    except (Unfit, OSError, ValueError) as why:
-        failed[spec.name][step.key] = str(why)
+    except Exception as why:  # whatever a target does wrong is told of it, and the others go on
+        failed[spec.name][step.key] = reason(why)
         values.append(None)
         say(f"  {spec.name}: {step.key} fails: {why}")
         target.end()
         del targets[spec.name]
         try:
             targets[spec.name] = Target(spec, upstream, work)
-        except (Unfit, OSError) as again:
+        except Exception as again:
             say(f"  {spec.name} does not start again: {again}")
         return
     values.append(
@@ -168,7 +168,8 @@ def _summary(
             ratios = [a[what] / b[what] for a, b in _pairs(mine, samples.get(other, {}).get(key, []))]
             if ratios:
                 found[f"{what} x {other}"] = round(statistics.median(ratios), 4)
-                found[f"{what} x {other}, rounds"] = [round(ratio, 4) for ratio in ratios]
+                if other == reference:
+                    found[f"{what} x {other}, rounds"] = [round(ratio, 4) for ratio in ratios]
     return found
 
 

@@ -18,7 +18,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from bench.sentences import OTHERS, SAME
-from in_memory import Pair, others, same
+from in_memory import Pair, others, same  # type: ignore[import-not-found]
+
+LEAST = 5  # exchanges in a round, however long they take
+LONGEST_SECONDS = 0.3  # of one set of rules in a round, if that many were done
 
 
 def times(pairs: dict[str, Pair], rounds: int, exchanges: int) -> dict[str, list[float]]:
@@ -26,11 +29,13 @@ def times(pairs: dict[str, Pair], rounds: int, exchanges: int) -> dict[str, list
     seconds: dict[str, list[float]] = {name: [] for name in pairs}
     for number in range(rounds + 1):
         for name, pair in pairs.items():
-            begun = time.perf_counter()
-            for _ in range(exchanges):
+            done, begun, now = 0, time.perf_counter(), 0.0
+            while done < exchanges and (done < LEAST or now - begun < LONGEST_SECONDS):
                 pair.exchange()
+                done += 1
+                now = time.perf_counter()
             if number:
-                seconds[name].append((time.perf_counter() - begun) / exchanges)
+                seconds[name].append((now - begun) / done)
     return seconds
 
 

@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from bench.processes import Unfit
+from bench.processes import reason
 from bench.rounds import Group, Say
 from bench.targets import Target, Upstream
 
@@ -24,8 +24,8 @@ def run_starts(group: Group, rounds: int, work: Path, say: Say) -> dict[str, Any
                     continue
                 try:
                     target = Target(spec, upstream, work)
-                except (Unfit, OSError) as why:
-                    failed[spec.name] = str(why)
+                except Exception as why:
+                    failed[spec.name] = reason(why)
                     say(f"  {group.name}: {spec.name} does not start: {why}")
                     continue
                 if number or rounds == 1:

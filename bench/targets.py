@@ -15,10 +15,12 @@ from bench.lines import HttpLine, Line, PipeLine
 from bench.load import Sample, run
 from bench.messages import DENY, tool_names
 from bench.processes import Program, Unfit
+from bench.watchdog import within
 from bench.workloads import Checker, Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
+MEASURE_SECONDS = 600.0
 TOOLS = 100
 PATHS = {"http": "/mcp", "sse": "/sse"}
 
@@ -106,7 +108,8 @@ class Target:
                 command, work, name, spec.front == "stdio", cwd=work, home=None if spec.keeps_home else work
             )
         try:
-            self._begin()
+            with within(2 * START_SECONDS):
+                self._begin()
         except BaseException:
             self.end()
             raise
@@ -150,9 +153,15 @@ class Target:
         checker = self.checkers[workload]
         if self.program is not None:
             self.program.check()
+        with within(MEASURE_SECONDS):
+            return self._measured(workload, checker, count, in_flight)
+
+    def _measured(
+        self, workload: Workload, checker: Checker, count: int, in_flight: int
+    ) -> tuple[Sample, float, float]:
         lines = self.lines(workload, in_flight)
         try:
-            run(lines, workload, checker, min(count, max(2 * in_flight, count // 20)), in_flight)
+            run(lines, workload, checker, min(count, max(in_flight, count // 20)), in_flight)
             before, upstream_before = self.cpu(), self.upstream_cpu()
             sample = run(lines, workload, checker, count, in_flight)
             return sample, self.cpu() - before, self.upstream_cpu() - upstream_before

@@ -14,6 +14,7 @@ import select
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -66,7 +67,7 @@ class Answers:
             ]
         return answers
 
-    def result(self, method: str, params: dict) -> bytes:
+    def result(self, method: str, params: dict[str, Any]) -> bytes:
         is_modern = (params.get("_meta") or {}).get("io.modelcontextprotocol/protocolVersion") == MODERN
         if method == "tools/call":
             size = (params.get("arguments") or {}).get("bytes")

@@ -146,10 +146,10 @@ class Book:
         bare = self.results.get("memory", {}).get("bare", {}).get("private")
         return self.judge(
             f"memory at rest, {self.title(pair)}: private, above a bare interpreter's",
-            "at most 10 MB",
+            "at most 10 MiB",
             None if mine is None or bare is None else (mine - bare) / 1024,
             lambda value: value <= 10,
-            lambda value: f"{value:.1f} MB",
+            lambda value: f"{value:.1f} MiB",
         )
 
     def rest_against_peers(self, pair: str) -> Verdict:
@@ -159,13 +159,13 @@ class Book:
             for name in self.peers(pair)
             if (value := self.memory(pair, name).get("rest", {}).get("private")) is not None
         ]
-        best, name = min(others) if others else (None, "")
+        best, name = min(others) if others else (0, "")
         return self.judge(
             f"memory at rest, {self.title(pair)}: private",
             "at most half of the smallest peer's",
-            None if mine is None or best is None else mine / best,
+            None if mine is None or not best else mine / best,
             lambda value: value <= 0.5,
-            lambda value: f"{value:.2f} x ({name} {best / 1024:.0f} MB)",
+            lambda value: f"{value:.2f} x ({name} {best / 1024:.0f} MiB)",
         )
 
     def peak(self, pair: str) -> Verdict:

@@ -77,7 +77,7 @@ class Checker:
         if answer.startswith(begin):
             self.tail = bytes(answer[len(begin) :])
         else:
-            self.template = answer.replace(b"%d" % number, b"", 1)
+            self.template = bytes(answer.replace(b"%d" % number, b"", 1))
         return True
 
     def read(self, number: int, message: dict[str, Any]) -> None:
