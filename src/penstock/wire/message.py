@@ -104,9 +104,7 @@ def read_client_message(raw: bytes) -> Message | Batch:
         if len(plain.encode(request)) == len(raw):
             params = request.params
             tool = None if params is UNSET or params.name is UNSET else params.name
-            id_token = plain.encode(
-                request.id
-            )  # as it stands, four times as fast as bytes()
+            id_token = plain.encode(request.id)  # as it stands, four times as fast as bytes()
             if id_token[:1] in _ID_STARTS:
                 return Message(raw, _REQUEST, id_token, request.method, None, UNSET, tool)
     return _read_client_strictly(raw)
