@@ -20,7 +20,7 @@ from penstock.errors import PenstockError, RequestFailed, UpstreamError, Upstrea
 from penstock.links import open_ruling, open_upstream
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
-from penstock.net.http_server import HttpServer
+from penstock.net.http_server import HttpServer, ServerLimits
 from penstock.net.warden import Warden
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
@@ -91,7 +91,7 @@ class _Listening:
             await self._office.closed()
             return 0
         await meeting
-        server = HttpServer(self._front())
+        server = HttpServer(self._front(), ServerLimits.affordable())
         assert self._config.listen is not None
         host, port = await server.listen(*self._config.listen)
         shown = f"[{host}]" if ":" in host else host
@@ -107,8 +107,11 @@ class _Listening:
         error = await self._ending
         if error is not None:
             say.say_error(error, self._config.log_format)
-            if self._cable is not None and isinstance(error, UpstreamError):
-                self._cable.fail_all(error)
+            if isinstance(error, UpstreamError):
+                self._sessions.lose_all(error)
+                self._desk.lose(error)
+                if self._cable is not None:
+                    self._cable.fail_all(error)
         await self._close(server, 0.5 if error is not None else limits.DRAIN_SECONDS)
         return 0 if error is None else error.exit_code
 
