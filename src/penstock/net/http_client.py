@@ -72,16 +72,25 @@ class HttpClient:
         return len(self._open)
 
     def request(
-        self, method: bytes, target: bytes, headers: Headers, body: bytes, receiver: Receiver
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        receiver: Receiver,
+        is_kept_used: bool = True,
     ) -> Ticket:
-        """Sends a request; `receiver` hears of the response, never before this returns."""
+        """Sends a request; `receiver` hears of the response, never before this returns.
+
+        Without `is_kept_used` it gets a connection of its own: for what must not meet a kept one's end.
+        """
         framing = b"Content-Length: %d\r\n" % len(body) if body or method in _METHODS_WITH_BODY else b""
         if self._target_prefix:
             target, headers = self._target_prefix + target, headers + self._proxy_headers
         message = build_request_head(method, target, self._host, headers, framing) + body
         ticket = Ticket(receiver)
         is_head = method == b"HEAD"
-        connection = self._take_idle()
+        connection = self._take_idle() if is_kept_used else None
         if connection is not None:
             connection.send(message, is_head, ticket)
         else:
