@@ -120,6 +120,12 @@ HTTP_LINGER_SECONDS = 2.0
 HTTP_CONNECTIONS = 1_000
 """Client connections at once; more are answered 503. Common systems grant 1,024 files to a process."""
 
+OWN_FILES = 24
+"""Descriptors that we need ourselves before the first client comes, and a few to spare."""
+
+FILES_PER_REFUSAL = 16
+"""One descriptor in so many may be held by a connection that is being told there is no room."""
+
 HTTP_REFUSALS = 64
 """Connections beyond the cap that are told so; past these they are just closed."""
 
