@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers faults soak
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -13,6 +13,8 @@ help:
 	@echo "make lint         ruff, style and layout"
 	@echo "make types        mypy, strict"
 	@echo "make conformance  the official MCP conformance suites, direct and through Penstock"
+	@echo "make faults       bad lines, kills, signals, shortages: a table of what came of each (15 minutes)"
+	@echo "make soak         load for three minutes; SOAK_SECONDS=7200 or SOAK_MESSAGES=1000000 for longer"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -49,6 +51,12 @@ conformance: $(STAMP) peers
 
 conformance-short: $(STAMP) peers
 	@$(BIN)/python scripts/conformance.py --short || { code=$$?; [ $$code = 3 ] && echo "Without Node the conformance suites are skipped."; [ $$code = 3 ]; }
+
+faults: $(STAMP)
+	$(BIN)/python -m trials.faults --json build/faults.json --markdown build/faults.md
+
+soak: $(STAMP)
+	$(BIN)/python -m trials.soak --seconds $(or $(SOAK_SECONDS),180) --messages $(or $(SOAK_MESSAGES),0) --json build/soak.json
 
 clean:
 	rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -17,6 +17,7 @@ class Row:
     verdict: str
     is_held: bool
     seconds: float = 0.0
+    count: int = 0  # of messages, where they were counted
 
 
 class Table:

@@ -28,6 +28,7 @@ def main() -> int:
         for name in chosen.parts or PARTS:
             PARTS[name](table, Path(work))
     if chosen.json is not None:
+        chosen.json.parent.mkdir(parents=True, exist_ok=True)
         chosen.json.write_text(json.dumps(table.as_json(), indent=1) + "\n")
     if chosen.markdown is not None:
         chosen.markdown.write_text(table.as_markdown())

@@ -196,6 +196,8 @@ _HELLO = b'{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name
 def _begin(door: Client) -> dict[str, object] | None:
     """The handshake with little patience; None when it was refused."""
     door.request(b"1", "initialize", _HELLO)
+    if door.kind == "sse" and door.last.status != 202:  # type: ignore[attr-defined]
+        return None
     end = time.monotonic() + 3.0
     while time.monotonic() < end:
         for heard in door.heard:
