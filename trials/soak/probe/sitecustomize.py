@@ -1,5 +1,5 @@
-"""Loaded by the interpreter of a Penstock under load, if its PYTHONPATH says so: on SIGUSR1 it writes down how
-many objects and unfinished asyncio tasks there are. Nothing of it is in the product."""
+"""Loaded by the interpreter of a Penstock under load, if its PYTHONPATH says so: on SIGUSR1 it writes down
+how many objects and unfinished asyncio tasks there are. Nothing of it is in the product."""
 
 import os
 import signal
