@@ -198,7 +198,11 @@ class _Listening:
     # --- the end -----------------------------------------------------------------------------------------
 
     def _on_upstream_lost(self, error: UpstreamError) -> None:
-        if not self._ending.done():
+        upstream = self._config.upstream
+        if isinstance(upstream, UrlUpstream) and upstream.reconnect:
+            # Every request has a connection of its own, so the next one finds out whether it is back.
+            log.info("The upstream is gone: %s. The next request will look for it.", error.detail)
+        elif not self._ending.done():
             log.info("The upstream is gone: %s.", error.detail)
             self._end(UpstreamLost())
 
