@@ -120,10 +120,14 @@ async def many_sessions(work: Path, active: int, idle: int, seconds: float) -> R
             sleeper.line.close()  # it will be back
             sleepers.append(sleeper)
         crowd = [await site.client("streamable").greet() for _ in range(active)]
-        tally = Tally()
-        took = await run(crowd, tally, seconds * 0.8, pause=THINKING * 10)
+        straight, tally = Tally(), Tally()
+        without = [await site.direct().greet() for _ in range(active)]
+        await run(without, straight, seconds * 0.3, pause=THINKING * 10)
+        for session in without:
+            await session.close()
+        took = await run(crowd, tally, seconds * 0.5, pause=THINKING * 10)
         used = files(site.pid) - before
-        wrong = _wrong(tally)
+        wrong = _wrong(tally) + _wrong(straight)
         if used > 4 * active:
             wrong.append(f"{used} descriptors for {active} sessions")
         back = Tally()
@@ -140,7 +144,8 @@ async def many_sessions(work: Path, active: int, idle: int, seconds: float) -> R
     ratio = tally.p(0.99) / alone.p(0.99) if alone.waits else 0.0
     told = (
         f"{tally.answered:,} calls, {tally.answered / took:,.0f}/s, p99 {tally.p(0.99):.0f} ms, {ratio:.1f}x "
-        f"of one session alone, {used / active:.1f} fds a session, {memory / MIB:.0f} MiB"
+        f"of one session alone ({straight.p(0.99):.0f} ms direct), "
+        f"{used / active:.1f} fds a session, {memory / MIB:.0f} MiB"
     )
     return _row(
         "many sessions", f"{active} active, {idle} idle", "streamable -> streamable", wrong, told, began
@@ -222,11 +227,18 @@ async def fairness(work: Path, small: int, seconds: float) -> Row:
     began = time.monotonic()
     with Site(work, "streamable") as site:
         crowd = [await site.client("streamable").greet() for _ in range(small)]
-        before, after, heavy = Tally(), Tally(), Tally()
-        await run(crowd, before, seconds * 0.3, pause=THINKING)
+        before, after, heavy, straight = Tally(), Tally(), Tally(), Tally()
+        await run(crowd, before, seconds * 0.2, pause=THINKING)
+        without = [await site.direct().greet() for _ in range(small + 1)]
+        await asyncio.gather(
+            run(without[1:], straight, seconds * 0.3, pause=THINKING),
+            run(without[:1], Tally(), seconds * 0.3, size=9_000_000),
+        )
+        for session in without:
+            await session.close()
         big = await site.client("streamable").greet()
         await asyncio.gather(
-            run(crowd, after, seconds * 0.7, pause=THINKING), run([big], heavy, seconds * 0.7, size=9_000_000)
+            run(crowd, after, seconds * 0.5, pause=THINKING), run([big], heavy, seconds * 0.5, size=9_000_000)
         )
         wrong = _wrong(before) + _wrong(after) + _wrong(heavy)
         for session in [*crowd, big]:
@@ -236,7 +248,7 @@ async def fairness(work: Path, small: int, seconds: float) -> Row:
     ratio = after.p(0.99) / before.p(0.99) if before.waits else 0.0
     told = (
         f"{heavy.answered} big ones, small p99 {after.p(0.99):.0f} ms = {ratio:.1f}x of before, "
-        f"longest {max(after.waits, default=0) * 1000:.0f} ms"
+        f"longest {after.p(1.0):.0f} ms ({straight.p(1.0):.0f} direct)"
     )
     return _row("fairness", f"one of 9 MB, {small} of 1 KB", "streamable -> streamable", wrong, told, began)
 

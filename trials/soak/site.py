@@ -96,6 +96,10 @@ class Site:
             return Stdio([*PENSTOCK, "--stdio", *DENY, *self.words], self.errors.open("ab"))
         return {"streamable": Streamable, "sse": Sse}[kind](self.port)
 
+    def direct(self) -> Streamable:
+        """A client of the upstream itself: what it has to wait is not Penstock's doing."""
+        return Streamable(self.upstream_port)
+
     async def stats(self) -> dict[str, int]:
         """What an upstream at a URL has seen, asked directly."""
         line = await HttpLine.open(self.upstream_port)
