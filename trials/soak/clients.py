@@ -278,8 +278,9 @@ class Stdio:
 
     at_once = 32
 
-    def __init__(self, command: list[str], errors: object) -> None:
+    def __init__(self, command: list[str], errors: object, env: dict[str, str] | None = None) -> None:
         self._command = command
+        self._env = env
         self._errors = errors
         self._answers = Answers()
         self.process: asyncio.subprocess.Process | None = None
@@ -294,6 +295,7 @@ class Stdio:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,  # type: ignore[arg-type]
+            env=self._env,
             limit=16 << 20,
         )
         self._reading = asyncio.get_running_loop().create_task(self._read())

@@ -85,7 +85,7 @@ class Site:
                     [*PENSTOCK, "--listen", "0", *DENY, *self.words],
                     stdin=subprocess.DEVNULL,
                     stderr=errors,
-                    env={**os.environ, "PYTHONPATH": _path(), "PENSTOCK_PROBE": str(self.probe)},
+                    env=self._env(),
                 )
             self.port = int(_said(self.errors, rb"Listening on http://\S+:(\d+)/mcp", self.process))
             self.pid = self.process.pid
@@ -93,7 +93,7 @@ class Site:
     def client(self, kind: str) -> Any:
         """A client of a kind, not yet begun."""
         if kind == "stdio":
-            return Stdio([*PENSTOCK, "--stdio", *DENY, *self.words], self.errors.open("ab"))
+            return Stdio([*PENSTOCK, "--stdio", *DENY, *self.words], self.errors.open("ab"), self._env())
         return {"streamable": Streamable, "sse": Sse}[kind](self.port)
 
     def direct(self) -> Streamable:
@@ -108,10 +108,13 @@ class Site:
         told: dict[str, int] = json.loads(body)
         return told
 
-    async def inside(self) -> tuple[int, int]:
-        """How many objects and how many unfinished tasks there are in the listening Penstock."""
+    def _env(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": _path(), "PENSTOCK_PROBE": str(self.probe)}
+
+    async def inside(self, pid: int = 0) -> tuple[int, int]:
+        """How many objects and unfinished tasks there are in a Penstock: the listening one, or `pid`."""
         before = len(self.probe.read_text())
-        os.kill(self.pid, signal.SIGUSR1)
+        os.kill(pid or self.pid, signal.SIGUSR1)
         await until(lambda: self.probe.read_text()[before:].endswith("\n"), 10)
         objects, tasks = self.probe.read_text()[before:].split()
         return int(objects), int(tasks)
