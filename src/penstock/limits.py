@@ -156,6 +156,10 @@ RESPONSE_HEADERS = 1_000
 UPSTREAM_IDLE_SECONDS = 4.0
 """An idle upstream connection older than this is not used again: many servers close theirs after 5 s."""
 
+SECOND_CALL_SECONDS = 0.25
+"""How long a connection must last that was made to see whether anybody is there: the kernel may still take
+one for a process that is just dying."""
+
 UPSTREAM_IDLE_CONNECTIONS = 64
 """Idle upstream connections that are kept."""
 

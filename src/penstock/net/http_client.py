@@ -185,21 +185,30 @@ class HttpClient:
 
     async def _call_again(self) -> None:
         """Connects, and says so to those whose kept connections ended before any answer."""
+        has_ended = asyncio.Event()
 
         def new_connection() -> UpstreamConnection:
-            return UpstreamConnection(UpstreamConnection.close_now, self._on_idle, self._on_gone)
+            return UpstreamConnection(lambda _: None, self._on_idle, lambda *_: has_ended.set())
 
         detail = "Connection closed before a response"
         try:
-            await dial(
+            connection = await dial(
                 new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls, self._admits
             )
         except RequestFailed as why:
             self._fail_unanswered(why)
+            return
         except UpstreamError:
             self._fail_unanswered(UpstreamLost(detail))
-        else:
+            return
+        try:
+            await asyncio.wait_for(has_ended.wait(), limits.SECOND_CALL_SECONDS)
+        except TimeoutError:
             self._fail_unanswered(RequestFailed(detail))
+        else:
+            self._fail_unanswered(UpstreamLost(detail))
+        finally:
+            connection.close_now()
 
     def _fail_unanswered(self, error: UpstreamError) -> None:
         unanswered, self._unanswered = self._unanswered, []
