@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -19,6 +19,8 @@ help:
 	@echo "make json-verdicts  what the gate makes of the JSONTestSuite corpus, into docs"
 	@echo "make fuzz         coverage-guided fuzzing, FUZZ_SECONDS=60 for each target"
 	@echo "make properties-long  forty times as many examples for every property of the gate"
+	@echo "make faults       bad lines, kills, signals, shortages: a table of what came of each (15 minutes)"
+	@echo "make soak         load for three minutes; SOAK_SECONDS=7200 or SOAK_MESSAGES=1000000 for longer"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -83,6 +85,12 @@ fuzz: .venv/.fuzz
 
 properties-long: $(STAMP)
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest --timeout 3600 tests/properties
+
+faults: $(STAMP)
+	$(BIN)/python -m trials.faults --json build/faults.json --markdown build/faults.md
+
+soak: $(STAMP)
+	$(BIN)/python -m trials.soak --seconds $(or $(SOAK_SECONDS),180) --messages $(or $(SOAK_MESSAGES),0) --json build/soak.json
 
 clean:
 	rm -rf .fuzz .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

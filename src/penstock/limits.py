@@ -138,6 +138,12 @@ HTTP_LINGER_SECONDS = 2.0
 HTTP_CONNECTIONS = 1_000
 """Client connections at once; more are answered 503. Common systems grant 1,024 files to a process."""
 
+OWN_FILES = 24
+"""Descriptors that we need ourselves before the first client comes, and a few to spare."""
+
+FILES_PER_REFUSAL = 16
+"""One descriptor in so many may be held by a connection that is being told there is no room."""
+
 HTTP_REFUSALS = 64
 """Connections beyond the cap that are told so; past these they are just closed."""
 
@@ -171,6 +177,10 @@ RESPONSE_HEADERS = 1_000
 
 UPSTREAM_IDLE_SECONDS = 4.0
 """An idle upstream connection older than this is not used again: many servers close theirs after 5 s."""
+
+SECOND_CALL_SECONDS = 0.25
+"""How long a connection must last that was made to see whether anybody is there: the kernel may still take
+one for a process that is just dying."""
 
 UPSTREAM_IDLE_CONNECTIONS = 64
 """Idle upstream connections that are kept."""

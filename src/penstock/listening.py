@@ -20,7 +20,7 @@ from penstock.errors import PenstockError, RequestFailed, UpstreamError, Upstrea
 from penstock.links import open_ruling, open_upstream
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
-from penstock.net.http_server import HttpServer
+from penstock.net.http_server import HttpServer, ServerLimits
 from penstock.net.warden import Warden
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
@@ -94,7 +94,7 @@ class _Listening:
             await self._office.closed()
             return 0
         await meeting
-        server = HttpServer(self._front())
+        server = HttpServer(self._front(), ServerLimits.affordable())
         assert self._config.listen is not None
         host, port = await server.listen(*self._config.listen)
         shown = f"[{host}]" if ":" in host else host
@@ -110,8 +110,11 @@ class _Listening:
         error = await self._ending
         if error is not None:
             say.say_error(error, self._config.log_format)
-            if self._cable is not None and isinstance(error, UpstreamError):
-                self._cable.fail_all(error)
+            if isinstance(error, UpstreamError):
+                self._sessions.lose_all(error)
+                self._desk.lose(error)
+                if self._cable is not None:
+                    self._cable.fail_all(error)
         await self._close(server, 0.5 if error is not None else limits.DRAIN_SECONDS)
         return 0 if error is None else error.exit_code
 
@@ -200,7 +203,11 @@ class _Listening:
     # --- the end -----------------------------------------------------------------------------------------
 
     def _on_upstream_lost(self, error: UpstreamError) -> None:
-        if not self._ending.done():
+        upstream = self._config.upstream
+        if isinstance(upstream, UrlUpstream) and upstream.reconnect:
+            # Every request has a connection of its own, so the next one finds out whether it is back.
+            log.info("The upstream is gone: %s. The next request will look for it.", error.detail)
+        elif not self._ending.done():
             log.info("The upstream is gone: %s.", error.detail)
             self._end(UpstreamLost())
 

@@ -6,6 +6,7 @@ The upstream here reads the request, so that the moment is always hit, and close
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,42 @@ def test_clients_over_http_get_one_error_and_others_notice_nothing(
     ids = [one.body for one in upstream.posted("tools/call")]
     assert closer.dropped == 5
     assert sum(b'"drop"' in body for body in ids) == 5, "a request was sent again"
+
+
+def test_what_the_client_told_the_upstream_does_not_go_where_a_kept_connection_may_end():
+    """Nobody could be told that it got lost, and whoever asked would wait for ever."""
+    told = threading.Event()
+    used: set[int] = set()
+    question = b'data: {"jsonrpc":"2.0","id":"q","method":"roots/list"}\n\n'
+
+    def script(request: Request, line: Line) -> None:
+        is_kept = id(line) in used
+        used.add(id(line))
+        if "method" not in request.message and request.method == "POST":
+            if is_kept:
+                line.hang_up()
+            else:
+                line.accepted()
+                told.set()
+        elif request.rpc == "tools/call" and request.message["params"]["name"] == "ask":
+            line.events(question, is_open=True)
+            told.wait(10)
+            line.chunk(b"data: %b\n\n" % request.result())
+            line.send(b"0\r\n\r\n")
+        else:
+            Closer("hang up")(request, line)
+
+    with ScriptedHttp(script) as upstream, Gate("--upstream", upstream.url) as gate:
+        gate.shake_hands()
+        gate.send(call(b"2"), call(b"3"), call(b"4"))  # so that several connections are kept
+        for _ in range(3):
+            assert b'"result"' in gate.read()
+        gate.send(call(b"5", b"ask"))
+        assert gate.read_json()["method"] == "roots/list"
+        gate.send(b'{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}')
+        assert gate.read_json(5)["id"] == 5
+        assert told.is_set()
+        assert gate.leave() == 0
 
 
 @pytest.mark.parametrize("kind", ["stdio", "streamable", "sse"])

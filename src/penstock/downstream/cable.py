@@ -434,6 +434,8 @@ class Cable:
             self.reviews.end_all(error.safe_message)
         for response in tuple(self.under_way):
             response.on_failure(error)
+            if response.ticket is not None:
+                response.ticket.cancel()  # what still comes would be a second answer
 
 
 def _status(code: int) -> int:

@@ -78,6 +78,10 @@ class SseSession:
         """The client left, or has to."""
         self._finish(None)
 
+    def lose(self, error: UpstreamError) -> None:
+        """The upstream is gone for everybody: who waits hears it, then the session ends."""
+        self._relay.upstream_lost(error)
+
     def _on_fatal(self, error: Exception) -> None:
         self._finish(error if isinstance(error, PenstockError) else None)
 

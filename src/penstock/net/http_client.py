@@ -72,10 +72,19 @@ class HttpClient:
         return len(self._open)
 
     def request(
-        self, method: bytes, target: bytes, headers: Headers, body: bytes, receiver: Receiver
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        receiver: Receiver,
+        is_kept_used: bool = True,
     ) -> Ticket:
-        """Sends a request; `receiver` hears of the response, never before this returns."""
-        return self.request_as(self.prepare(method, target, headers), method, body, receiver)
+        """Sends a request; `receiver` hears of the response, never before this returns.
+
+        Without `is_kept_used` it gets a connection of its own: for what must not meet a kept one's end.
+        """
+        return self.request_as(self.prepare(method, target, headers), method, body, receiver, is_kept_used)
 
     def prepare(self, method: bytes, target: bytes, headers: Headers) -> bytes:
         """What many requests to the same target begin with, for `request_as`."""
@@ -83,7 +92,9 @@ class HttpClient:
             target, headers = self._target_prefix + target, headers + self._proxy_headers
         return request_start(method, target, self._host, headers)
 
-    def request_as(self, start: bytes, method: bytes, body: bytes, receiver: Receiver) -> Ticket:
+    def request_as(
+        self, start: bytes, method: bytes, body: bytes, receiver: Receiver, is_kept_used: bool = True
+    ) -> Ticket:
         """The same as `request`, for what was prepared."""
         if body or method in _METHODS_WITH_BODY:
             message = b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body)
@@ -91,7 +102,7 @@ class HttpClient:
             message = start + b"\r\n"
         ticket = Ticket(receiver)
         is_head = method == b"HEAD"
-        connection = self._take_idle()
+        connection = self._take_idle() if is_kept_used else None
         if connection is not None:
             connection.send(message, is_head, ticket)
         else:
@@ -186,21 +197,30 @@ class HttpClient:
 
     async def _call_again(self) -> None:
         """Connects, and says so to those whose kept connections ended before any answer."""
+        has_ended = asyncio.Event()
 
         def new_connection() -> UpstreamConnection:
-            return UpstreamConnection(UpstreamConnection.close_now, self._on_idle, self._on_gone)
+            return UpstreamConnection(lambda _: None, self._on_idle, lambda *_: has_ended.set())
 
         detail = "Connection closed before a response"
         try:
-            await dial(
+            connection = await dial(
                 new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls, self._admits
             )
         except RequestFailed as why:
             self._fail_unanswered(why)
+            return
         except UpstreamError:
             self._fail_unanswered(UpstreamLost(detail))
-        else:
+            return
+        try:
+            await asyncio.wait_for(has_ended.wait(), limits.SECOND_CALL_SECONDS)
+        except TimeoutError:
             self._fail_unanswered(RequestFailed(detail))
+        else:
+            self._fail_unanswered(UpstreamLost(detail))
+        finally:
+            connection.close_now()
 
     def _fail_unanswered(self, error: UpstreamError) -> None:
         unanswered, self._unanswered = self._unanswered, []

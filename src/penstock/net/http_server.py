@@ -30,6 +30,22 @@ class ServerLimits(Struct, frozen=True):
     stall_seconds: float = defaults.HTTP_STALL_SECONDS
     linger_seconds: float = defaults.HTTP_LINGER_SECONDS
     connections: int = defaults.HTTP_CONNECTIONS
+    refusals: int = defaults.HTTP_REFUSALS
+
+    @classmethod
+    def affordable(cls) -> ServerLimits:
+        """As many clients as there are descriptors for, with one on the upstream's side for each of them.
+
+        Were all of them given to clients, none would be left to serve those who came first.
+        """
+        import resource  # needed here only, once
+
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files == resource.RLIM_INFINITY:
+            return cls()
+        refusals = max(1, min(defaults.HTTP_REFUSALS, files // defaults.FILES_PER_REFUSAL))
+        room = (files - defaults.OWN_FILES - refusals) // 2
+        return cls(connections=max(1, min(defaults.HTTP_CONNECTIONS, room)), refusals=refusals)
 
     @property
     def tick_seconds(self) -> float:
@@ -126,7 +142,7 @@ class HttpServer:
         elif len(self._admitted) < self.limits.connections:
             self._admitted.add(connection)
             return True
-        elif len(self._refused) < defaults.HTTP_REFUSALS:
+        elif len(self._refused) < self.limits.refusals:
             self._refused.add(connection)
         else:
             connection.close_now()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from penstock import limits
+from penstock.errors import UpstreamError
 
 log = logging.getLogger("penstock")
 
@@ -32,6 +33,9 @@ class Session(Protocol):
 
     def end(self) -> None:
         """Ends it; everybody who waits hears so."""
+
+    def lose(self, error: UpstreamError) -> None:
+        """Ends it because the upstream is gone, and everybody who waits hears that."""
 
 
 class Sessions:
@@ -93,6 +97,12 @@ class Sessions:
             if not session.is_waiting:
                 session.end()
                 self.remove(session)
+
+    def lose_all(self, error: UpstreamError) -> None:
+        """Ends every session, because the upstream is gone."""
+        for session in self:
+            session.lose(error)
+            self.remove(session)
 
     def end_all(self) -> None:
         """Ends every session."""

@@ -29,7 +29,14 @@ from penstock.wire.eras import BATCH_VERSION
 from penstock.wire.glance import maybe_response_id
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key
-from penstock.wire.message import INTERNAL_ERROR, METHOD_NOT_FOUND, Batch, Message, read_upstream_message
+from penstock.wire.message import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    Batch,
+    Kind,
+    Message,
+    read_upstream_message,
+)
 from penstock.wire.replies import error_reply, raw_error_reply
 from penstock.wire.sse import Oversize, SseEvent
 
@@ -108,11 +115,16 @@ class Exchanges:
         """Posts a message."""
         self._posts[post.key] = post
         post.answer = HttpAnswer(self, post)
-        self.request(b"POST", post.headers, post.message.raw, post.answer)
+        # Nobody could be told that the client's answer to a question got lost, and who asked would wait for
+        # ever: so it does not go where a kept connection may just be ending.
+        is_answer = post.message.kind is Kind.RESPONSE
+        self.request(b"POST", post.headers, post.message.raw, post.answer, is_kept_used=not is_answer)
 
-    def request(self, method: bytes, headers: Headers, body: bytes, answer: HttpAnswer) -> None:
+    def request(
+        self, method: bytes, headers: Headers, body: bytes, answer: HttpAnswer, is_kept_used: bool = True
+    ) -> None:
         """Sends any request to the endpoint."""
-        answer.ticket = self._client.request(method, self._target, headers, body, answer)
+        answer.ticket = self._client.request(method, self._target, headers, body, answer, is_kept_used)
         if self.is_paused:
             answer.ticket.pause()
 

@@ -64,7 +64,7 @@ class SseUpstream:
         self._handshake = Handshake()
         self._outbox = Outbox(self._post, self._on_full, self._on_drained, in_turn=True)
         self._outbox.hold()
-        self._posts = SsePosts(client, kept, self._outbox.done, self._outbox.lift, self._refused)
+        self._posts = SsePosts(client, kept, self._outbox.done, self._outbox.lift, self._refused, self._lose)
         self._stream: HttpAnswer | None = None
         self._was_opened_again = False
         self._timer: asyncio.TimerHandle | None = None

@@ -948,17 +948,27 @@ def test_connections_over_the_cap_are_told_so():
     asyncio.run(main())
 
 
-def test_connections_far_over_the_cap_are_just_closed(monkeypatch):
-    monkeypatch.setattr(limits, "HTTP_REFUSALS", 1)
-
+def test_connections_far_over_the_cap_are_just_closed():
     async def main() -> None:
-        async with serving(echo, connections=0) as site:
+        async with serving(echo, connections=0, refusals=1) as site:
             first, second = await site.connect(), await site.connect()
             assert (await first.until_closed()).startswith(b"HTTP/1.1 503 ")
             with contextlib.suppress(ConnectionError):
                 assert await second.until_closed() == b""
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("files", "connections", "refusals"), [(64, 18, 4), (1024, 468, 64), (65536, 1000, 64)]
+)
+def test_clients_never_take_the_descriptors_that_serving_them_needs(
+    monkeypatch, files, connections, refusals
+):
+    monkeypatch.setattr("resource.getrlimit", lambda what: (files, files))
+    chosen = ServerLimits.affordable()
+    assert (chosen.connections, chosen.refusals) == (connections, refusals)
+    assert 2 * chosen.connections + chosen.refusals < files
 
 
 def test_without_file_descriptors_clients_are_refused_and_the_loop_does_not_spin():
