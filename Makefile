@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers mutants
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -13,6 +13,7 @@ help:
 	@echo "make lint         ruff, style and layout"
 	@echo "make types        mypy, strict"
 	@echo "make conformance  the official MCP conformance suites, direct and through Penstock"
+	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (an hour)"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -50,5 +51,8 @@ conformance: $(STAMP) peers
 conformance-short: $(STAMP) peers
 	@$(BIN)/python scripts/conformance.py --short || { code=$$?; [ $$code = 3 ] && echo "Without Node the conformance suites are skipped."; [ $$code = 3 ]; }
 
+mutants: $(STAMP)
+	$(BIN)/python scripts/mutants --write docs/mutation.md
+
 clean:
-	rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .peers .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

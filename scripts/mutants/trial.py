@@ -1,0 +1,147 @@
+"""Running tests against a changed module, each time in a process of its own.
+
+The parent has imported everything that the tests need but Penstock and the tests themselves, and forks.
+The child puts the changed code in the module's place before anybody imports it.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import pickle
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+import pytest
+from mutation import Mutant, Mutation
+from watching import Chooser, Watcher, WithoutShrinking
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+QUIET = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
+KILLED, SURVIVED, TIMED_OUT, STILLBORN = "killed", "survived", "timed out", "stillborn"
+_STILLBORN_CODE = 99
+_MEMORY = 3 * 1024**3  # a mutant may loop and fill lists; it must not take the machine with it
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, code: CodeType) -> None:
+        self._code = code
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self._code, module.__dict__)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str, code: CodeType, path: Path) -> None:
+        self._name, self._code, self._path = name, code, path
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name != self._name:
+            return None
+        return importlib.util.spec_from_file_location(name, self._path, loader=_Loader(self._code))
+
+
+def watch(files: Sequence[Path], tests: Sequence[str]) -> tuple[Watcher, list[str]]:
+    """Runs all tests once on the code as it is; gives what each reaches, and the modules they needed."""
+    with tempfile.TemporaryFile() as answer:
+
+        def child() -> int:
+            watcher = Watcher({str(path) for path in files})
+            code = int(pytest.main([*QUIET, *tests], plugins=[watcher, WithoutShrinking()]))
+            needed = [name for name in sys.modules if _may_be_shared(name)]
+            pickle.dump((watcher.reached, watcher.seconds, needed), answer)
+            answer.flush()
+            return code
+
+        outcome = _in_a_child(child, None)
+        if outcome != 0:
+            raise SystemExit(f"The tests do not pass on the code as it is (exit code {outcome}).")
+        answer.seek(0)
+        reached, seconds, needed = pickle.load(answer)
+    watcher = Watcher(set())
+    watcher.reached, watcher.seconds = reached, seconds
+    return watcher, needed
+
+
+def _may_be_shared(name: str) -> bool:
+    """Modules that are no part of what is tried, so that the parent may import them once for all."""
+    module = sys.modules[name]
+    where = getattr(module, "__file__", None) or ""
+    return not name.startswith(("penstock", "tests", "__m")) and not where.startswith(str(ROOT / "tests"))
+
+
+def share(names: Sequence[str]) -> None:
+    """Imports what every child would import."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception:
+            continue  # a module that only exists while something else is being imported
+    assert not any(name.split(".")[0] == "penstock" for name in sys.modules)
+
+
+def trial(mutation: Mutation, mutant: Mutant | None, tests: list[str], seconds: float) -> str:
+    """What becomes of the module with one change; None tries the module as it is."""
+
+    def child() -> int:
+        name = module_name(mutation.path)
+        try:
+            code = mutation.code(mutant)
+            sys.meta_path.insert(0, _Finder(name, code, mutation.path))
+            importlib.import_module(name)
+        except BaseException:
+            return _STILLBORN_CODE
+        # File by file, the module's own first: most mutants end there, and the others need not be read.
+        for file in dict.fromkeys(nodeid.partition("::")[0] for nodeid in tests):
+            wanted = [nodeid for nodeid in tests if nodeid.startswith(file + "::")]
+            code = pytest.main([*QUIET, file], plugins=[Chooser(wanted), WithoutShrinking()])
+            if code != 0:
+                return int(code)
+        return 0
+
+    code = _in_a_child(child, seconds)
+    if code is None:
+        return TIMED_OUT
+    if code == _STILLBORN_CODE:
+        return STILLBORN
+    return SURVIVED if code == 0 else KILLED
+
+
+def _in_a_child(work: Callable[[], int], seconds: float | None) -> int | None:
+    """The exit code of `work` in a child; None when it took too long."""
+    pid = os.fork()
+    if pid == 0:
+        code = 70
+        try:
+            os.setpgid(0, 0)
+            quiet = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(quiet, descriptor)
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+            code = work()
+        finally:
+            os._exit(code)
+    began = time.monotonic()
+    while True:
+        done, status = os.waitpid(pid, 0 if seconds is None else os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if seconds is not None and time.monotonic() - began > seconds:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return None
+        time.sleep(0.01)
