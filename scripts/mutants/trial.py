@@ -27,7 +27,8 @@ from watching import Chooser, Watcher, WithoutShrinking
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
-QUIET = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
+# No limit of pytest's own: watched tests are slow, and of mutants we know better how long they may take.
+QUIET = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0")
 KILLED, SURVIVED, TIMED_OUT, STILLBORN = "killed", "survived", "timed out", "stillborn"
 _STILLBORN_CODE = 99
 _MEMORY = 3 * 1024**3  # a mutant may loop and fill lists; it must not take the machine with it

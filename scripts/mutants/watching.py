@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+_WATCHED_LINES = 500_000
+"""Of one test. Who has run so many has been everywhere it goes; watching millions would take minutes."""
+
 
 def importers(module: str, tests: Sequence[Path]) -> list[Path]:
     """The test files that import `module` themselves, its own first: they are about it."""
@@ -36,12 +39,14 @@ class Watcher:
     def __init__(self, files: set[str]) -> None:
         self._files = files
         self._seen: set[tuple[str, int]] = set()
+        self._left = _WATCHED_LINES
         self.reached: dict[str, set[tuple[str, int]]] = {}
         self.seconds: dict[str, float] = {}
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._seen = set()
+        self._left = _WATCHED_LINES
         began = time.perf_counter()
         sys.settrace(self._enter)
         yield
@@ -50,11 +55,15 @@ class Watcher:
         self.reached[item.nodeid] = self._seen
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
-        return self._line if frame.f_code.co_filename in self._files else None
+        return self._line if frame.f_code.co_filename in self._files and self._left else None
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
             self._seen.add((frame.f_code.co_filename, frame.f_lineno))
+            self._left -= 1
+            if not self._left:
+                sys.settrace(None)
+                return None
         return self._line
 
 
