@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers mutants
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers mutants audit secrets
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -13,6 +13,8 @@ help:
 	@echo "make lint         ruff, style and layout"
 	@echo "make types        mypy, strict"
 	@echo "make conformance  the official MCP conformance suites, direct and through Penstock"
+	@echo "make audit        dependencies: what they are, their licences, known holes where the service can be reached"
+	@echo "make secrets      look for secrets in tracked files"
 	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (an hour)"
 	@echo "make clean        remove what the other commands made"
 
@@ -53,6 +55,12 @@ conformance-short: $(STAMP) peers
 
 mutants: $(STAMP)
 	$(BIN)/python scripts/mutants --write docs/mutation.md
+
+audit: $(STAMP)
+	@$(BIN)/python scripts/audit_dependencies.py
+
+secrets: $(STAMP)
+	@$(BIN)/python scripts/find_secrets.py
 
 clean:
 	rm -rf .venv .peers .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -100,15 +100,14 @@ class _Trials:
         return 15 + 3 * sum(self._watcher.seconds[test] for test in tests)
 
     def _tests(self, mutant: Mutant | None) -> list[str]:
-        """The tests that run the changed lines (or the module at all, where import runs them)."""
+        """The tests that run the changed lines; all that are about the module, where its import runs them."""
         path = str(self._mutation.path)
         is_at_import = mutant is None or not self._mutation.import_lines.isdisjoint(mutant.lines)
         lines = set() if mutant is None else {(path, line) for line in mutant.lines}
         wanted = []
         for test, seen in self._watcher.reached.items():
             file = test.partition("::")[0]
-            is_reached = any(at == path for at, _ in seen) if is_at_import else not lines.isdisjoint(seen)
-            if file in self._files and is_reached:
+            if file in self._files and (is_at_import or not lines.isdisjoint(seen)):
                 wanted.append((self._files.index(file), self._watcher.seconds[test], test))
         return [test for _, _, test in sorted(wanted)]
 

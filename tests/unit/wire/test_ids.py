@@ -187,3 +187,14 @@ def test_only_the_outermost_kilobyte_is_looked_at() -> None:
 
 def test_the_head_is_believed_before_the_tail() -> None:
     assert maybe_id_at_edges(b'{"id":1,', b'"jsonrpc":"2.0","id":2}') == b"1"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b'{"method":"a","x":"b","id":1,',
+        b'{"method":"\\","id":1,',  # the quote is escaped, so all of this is still the method
+    ],
+)
+def test_an_id_inside_or_behind_something_else_is_not_taken(head: bytes) -> None:
+    assert maybe_id_at_edges(head, b"") is None
