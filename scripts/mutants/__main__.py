@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 from mutation import Mutant, Mutation
 from report import Score, judged, maybe_saved, row, save, write
 from trial import KILLED, ROOT, SOURCE, STILLBORN, SURVIVED, module_name, share, trial, watch
-from watching import Watcher, importers
+from watching import EVERYWHERE, Watcher, importers
 
 GATE = """
     wire/ambiguity wire/message wire/ids wire/splice wire/replies wire/ndjson wire/json_walk
@@ -65,6 +66,7 @@ class _Trials:
         self._mutation = Mutation(_path(name))
         self._files = [str(path.relative_to(ROOT)) for path in files]
         self._watcher = watcher
+        self._killers: Counter[str] = Counter()
 
     def run(self, is_only_survivors: bool) -> Score:
         mutants = self._mutation.mutants
@@ -75,7 +77,7 @@ class _Trials:
             score.counts = last.counts
             del score.counts[SURVIVED]
         everything = self._tests(None)
-        if trial(self._mutation, None, everything, self._patience(everything)) != SURVIVED:
+        if trial(self._mutation, None, everything, self._patience(everything), Counter()) != SURVIVED:
             raise SystemExit(f"{self._name}: its tests fail on the code as it is.")
         for place, mutant in enumerate(mutants, 1):
             self._try(mutant, score)
@@ -88,7 +90,9 @@ class _Trials:
 
     def _try(self, mutant: Mutant, score: Score) -> None:
         tests = self._tests(mutant)
-        outcome = trial(self._mutation, mutant, tests, self._patience(tests)) if tests else SURVIVED
+        outcome = SURVIVED
+        if tests:
+            outcome = trial(self._mutation, mutant, tests, self._patience(tests), self._killers)
         score.counts[outcome] += 1
         if outcome == SURVIVED:
             score.survivors.append(mutant.key)
@@ -103,13 +107,15 @@ class _Trials:
         """The tests that run the changed lines; all that are about the module, where its import runs them."""
         path = str(self._mutation.path)
         is_at_import = mutant is None or not self._mutation.import_lines.isdisjoint(mutant.lines)
-        lines = set() if mutant is None else {(path, line) for line in mutant.lines}
+        lines = {EVERYWHERE, *((path, line) for line in (mutant.lines if mutant else ()))}
         wanted = []
         for test, seen in self._watcher.reached.items():
             file = test.partition("::")[0]
             if file in self._files and (is_at_import or not lines.isdisjoint(seen)):
-                wanted.append((self._files.index(file), self._watcher.seconds[test], test))
-        return [test for _, _, test in sorted(wanted)]
+                # What has noticed much so far comes first, then what is quick.
+                order = (self._files.index(file), -self._killers[test], self._watcher.seconds[test])
+                wanted.append((order, test))
+        return [test for _, test in sorted(wanted)]
 
 
 if __name__ == "__main__":

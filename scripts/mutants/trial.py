@@ -6,6 +6,7 @@ The child puts the changed code in the module's place before anybody imports it.
 
 from __future__ import annotations
 
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -16,6 +17,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -23,14 +25,21 @@ from typing import Any
 
 import pytest
 from mutation import Mutant, Mutation
-from watching import Chooser, Watcher, WithoutShrinking
+from watching import Chooser, Watcher, WithoutShrinking, Witness
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
-# No limit of pytest's own: watched tests are slow, and of mutants we know better how long they may take.
-QUIET = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0")
+# No limit of pytest's own: watched tests are slow, and of mutants we know better how long they may take. No
+# rewritten asserts and no plugins that no test needs: we ask whether a test fails, thousands of times.
+QUIET = ("-q", "-x", "-o", "timeout=0", "-p", "pytest_timeout", "--assert=plain")
+QUIET += tuple(
+    f"-pno:{name}"
+    for name in ("cacheprovider", "doctest", "junitxml", "pastebin", "faulthandler", "unittest")
+)
+os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 KILLED, SURVIVED, TIMED_OUT, STILLBORN = "killed", "survived", "timed out", "stillborn"
 _STILLBORN_CODE = 99
+_BROKEN_CODE = 70
 _MEMORY = 3 * 1024**3  # a mutant may loop and fill lists; it must not take the machine with it
 
 
@@ -93,10 +102,16 @@ def share(names: Sequence[str]) -> None:
         except Exception:
             continue  # a module that only exists while something else is being imported
     assert not any(name.split(".")[0] == "penstock" for name in sys.modules)
+    gc.freeze()
 
 
-def trial(mutation: Mutation, mutant: Mutant | None, tests: list[str], seconds: float) -> str:
-    """What becomes of the module with one change; None tries the module as it is."""
+def trial(
+    mutation: Mutation, mutant: Mutant | None, tests: list[str], seconds: float, killers: Counter[str]
+) -> str:
+    """What becomes of the module with one change; None tries the module as it is.
+
+    The test that noticed is counted in `killers`.
+    """
 
     def child() -> int:
         name = module_name(mutation.path)
@@ -109,16 +124,24 @@ def trial(mutation: Mutation, mutant: Mutant | None, tests: list[str], seconds: 
         # File by file, the module's own first: most mutants end there, and the others need not be read.
         for file in dict.fromkeys(nodeid.partition("::")[0] for nodeid in tests):
             wanted = [nodeid for nodeid in tests if nodeid.startswith(file + "::")]
-            code = pytest.main([*QUIET, file], plugins=[Chooser(wanted), WithoutShrinking()])
-            if code != 0:
+            code = pytest.main(
+                [*QUIET, file], plugins=[Chooser(wanted), Witness(witness), WithoutShrinking()]
+            )
+            # Where the change made other test ids, none of the chosen ones may be left; that is no failure.
+            if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 return int(code)
         return 0
 
-    code = _in_a_child(child, seconds)
+    with tempfile.TemporaryFile("w+") as witness:
+        code = _in_a_child(child, seconds)
+        witness.seek(0)
+        killers[witness.read()] += 1
     if code is None:
         return TIMED_OUT
     if code == _STILLBORN_CODE:
         return STILLBORN
+    if code in (pytest.ExitCode.USAGE_ERROR, _BROKEN_CODE):
+        raise SystemExit("The tool is at fault: a trial could not be run.")
     return SURVIVED if code == 0 else KILLED
 
 
@@ -126,7 +149,7 @@ def _in_a_child(work: Callable[[], int], seconds: float | None) -> int | None:
     """The exit code of `work` in a child; None when it took too long."""
     pid = os.fork()
     if pid == 0:
-        code = 70
+        code = _BROKEN_CODE
         try:
             os.setpgid(0, 0)
             quiet = os.open(os.devnull, os.O_RDWR)

@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
-_WATCHED_LINES = 500_000
-"""Of one test. Who has run so many has been everywhere it goes; watching millions would take minutes."""
+EVERYWHERE = ("", 0)
+_WATCHED_LINES = 50_000
+"""Of one test. Who has run so many has been nearly everywhere it goes, and watching is slow."""
 
 
 def importers(module: str, tests: Sequence[Path]) -> list[Path]:
@@ -48,9 +49,14 @@ class Watcher:
         self._seen = set()
         self._left = _WATCHED_LINES
         began = time.perf_counter()
-        sys.settrace(self._enter)
-        yield
-        sys.settrace(None)
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            # Watching all that hypothesis does takes minutes, and such a test goes everywhere anyhow.
+            self._seen.add(EVERYWHERE)
+            yield
+        else:
+            sys.settrace(self._enter)
+            yield
+            sys.settrace(None)
         self.seconds[item.nodeid] = time.perf_counter() - began
         self.reached[item.nodeid] = self._seen
 
@@ -79,6 +85,18 @@ class Chooser:
         )
 
 
+class Witness:
+    """A pytest plugin that writes down which test failed."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._file.write(report.nodeid)
+            self._file.flush()
+
+
 class WithoutShrinking:
     """A pytest plugin: whether a test fails is all that is asked, not for which smallest example."""
 
@@ -87,6 +105,9 @@ class WithoutShrinking:
         from hypothesis import Phase, settings
 
         settings.register_profile(
-            "mutants", parent=settings.get_profile("penstock"), phases=(Phase.explicit, Phase.generate)
+            "mutants",
+            parent=settings.get_profile("penstock"),
+            phases=(Phase.explicit, Phase.generate),
+            max_examples=40,
         )
         settings.load_profile("mutants")

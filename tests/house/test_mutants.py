@@ -66,6 +66,7 @@ TRIAL = """
 import os, sys
 os.chdir({root!r})
 sys.path[:0] = [{source!r}, {tool!r}]
+from collections import Counter
 from pathlib import Path
 from mutation import Mutation
 from trial import trial
@@ -73,7 +74,8 @@ path = Path({source!r}) / "penstock" / "relay" / "gathering.py"
 tests = ["tests/unit/relay/test_gathering.py::" + name for name in {tests!r}]
 mutation = Mutation(path)
 wanted = next(mutant for mutant in mutation.mutants if {text!r} in mutant.key)
-print(trial(mutation, None, tests, 60), trial(mutation, wanted, tests, 60), sep=", ")
+killers = Counter()
+print(trial(mutation, None, tests, 60, killers), trial(mutation, wanted, tests, 60, killers), sep=", ")
 """
 
 
