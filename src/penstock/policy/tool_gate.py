@@ -94,17 +94,31 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
         text = bytes(body)
         if b"tools" not in text and b"\\u" not in text:
             return False
-        return any(_is_hidden(tool, choice) for tool in _listed(msgspec.json.decode(readable(text))))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False  # no list that anybody could read
+        return any(_is_hidden(tool, choice) for tool in _listed(_tree(text)))
+    except (ValueError, RecursionError):
+        return True  # something about tools that we cannot read, and others perhaps can
 
 
 def _top_list(body: Raw) -> list[object]:
     try:
-        tools = _decode_listing(body).tools
+        raw = _decode_listing(body).tools
     except msgspec.DecodeError:
-        tools = _decode_listing(readable(body)).tools
+        raw = _decode_listing(readable(body)).tools
+    tools = _tree(bytes(raw))
     return tools if isinstance(tools, list) else []
+
+
+def _tree(text: bytes) -> object:
+    """The value in `text`. Raises ValueError."""
+    try:
+        return msgspec.json.decode(readable(text))
+    except msgspec.DecodeError:
+        if len(text) > _DEEP_BYTES:
+            raise
+        import json  # takes numbers that msgspec does not: 1e400, or one of 5,000 digits
+
+        tree: object = json.loads(text, parse_int=str, parse_float=str)
+        return tree
 
 
 def _is_hidden(tool: object, choice: ToolFilter) -> bool:
@@ -128,7 +142,7 @@ def _listed(content: object) -> Iterator[object]:
 
 
 class _Listing(msgspec.Struct):
-    tools: object = None
+    tools: Raw = Raw(b"null")
 
 
 _decode_listing = msgspec.json.Decoder(_Listing).decode

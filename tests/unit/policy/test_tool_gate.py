@@ -299,3 +299,29 @@ def test_what_is_no_list_of_tools_shows_none(raw: bytes) -> None:
 )
 def test_a_list_is_found_however_deep_it_lies(params: bytes) -> None:
     assert _shows(b'{"jsonrpc":"2.0","method":"n","params":%b}' % params)
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1e999", b"9" * 5_000, b"[1e400]", b"1.0"])
+def test_a_number_that_few_readers_hold_hides_no_list(number: bytes) -> None:
+    """Found by mutants: what our decoder could not read was taken for no list, and JavaScript reads 1e400."""
+    for raw in (
+        b'{"jsonrpc":"2.0","method":"n","params":{"x":%b,"tools":[{"name":"hidden"}]}}',
+        b'{"jsonrpc":"2.0","method":"n","params":{"tools":[{"x":%b,"name":"hidden"}]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"x":%b,"tools":[{"name":"hidden"}]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"hidden","x":%b}]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"y":"\\ud800","tools":[{"name":"hidden","x":%b}]}}',
+    ):
+        assert _shows(raw % number)
+        assert not _shows(raw.replace(b"hidden", b"shown") % number)
+
+
+def test_a_huge_list_that_cannot_be_read_is_not_shown() -> None:
+    tools = b'{"name":"echo","x":1e400,"y":"%b"}' % (b"y" * (256 * 1024))
+    assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tools)
+    assert not _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tools.replace(b"1e400", b"1"))
+
+
+def test_numbers_of_any_size_pass_where_no_tools_are_listed() -> None:
+    for number in (b"1e400", b"9" * 5_000):
+        assert not _shows(b'{"jsonrpc":"2.0","id":1,"result":{"x":%b}}' % number)
+        assert not _shows(b'{"jsonrpc":"2.0","method":"n","params":{"x":%b,"about":"tools"}}' % number)
