@@ -146,7 +146,11 @@ def trial(
 
 
 def _in_a_child(work: Callable[[], int], seconds: float | None) -> int | None:
-    """The exit code of `work` in a child; None when it took too long."""
+    """The exit code of `work` in a child; None when it took too long.
+
+    Seconds are the processor's, so that a busy machine makes no mutant look killed; asleep it may be ten
+    times as long.
+    """
     pid = os.fork()
     if pid == 0:
         code = _BROKEN_CODE
@@ -156,6 +160,8 @@ def _in_a_child(work: Callable[[], int], seconds: float | None) -> int | None:
             for descriptor in (0, 1, 2):
                 os.dup2(quiet, descriptor)
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+            if seconds is not None:
+                resource.setrlimit(resource.RLIMIT_CPU, (round(seconds), round(seconds) + 1))
             code = work()
         finally:
             os._exit(code)
@@ -163,8 +169,9 @@ def _in_a_child(work: Callable[[], int], seconds: float | None) -> int | None:
     while True:
         done, status = os.waitpid(pid, 0 if seconds is None else os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status)
-        if seconds is not None and time.monotonic() - began > seconds:
+            code = os.waitstatus_to_exitcode(status)
+            return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
+        if seconds is not None and time.monotonic() - began > 10 * seconds:
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             return None
