@@ -23,6 +23,7 @@ from penstock.wire.mcp_headers import (
     SchemaBook,
     header_value,
     maybe_modern_version,
+    mirrors_in,
     mirrors_of,
     modern_headers,
     with_name_of,
@@ -390,3 +391,28 @@ def test_the_version_of_a_modern_request_is_the_one_in_its_meta() -> None:
     assert maybe_modern_version({}) is None
     assert maybe_modern_version(None) is None
     assert maybe_modern_version({"_meta": Raw(b'{"io.modelcontextprotocol/protocolVersion":"\xff"}')}) is None
+
+
+@pytest.mark.parametrize(
+    "more", [b'"maximum":1e400', b'"maximum":%b' % (b"9" * 5_000), b'"title":"\\ud800"', b'"title":"\\u0061"']
+)
+def test_an_odd_value_in_a_schema_hides_none_of_its_marks(more: bytes) -> None:
+    """One such value used to make every call of a modern client fail, or the whole list be forgotten."""
+    schema = b'{"properties":{"a":{"type":"string","x-mcp-header":"A"}},%b}' % more
+    assert mirrors_in(schema) == (Mirror(("a",), b"Mcp-Param-A", False),)
+    book = SchemaBook()
+    book.learn(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":%b}]}}' % schema)
+    headers = book.headers({"name": Raw(b'"t"'), "arguments": Raw(b'{"a":"x"}')})
+    assert headers == [(b"Mcp-Param-A", b"x")]
+
+
+def test_a_mark_may_be_spelt_with_escapes() -> None:
+    schema = b'{"properties":{"a":{"type":"string","x\\u002dmcp-header":"A"}}}'
+    assert len(mirrors_in(schema)) == 1
+
+
+@pytest.mark.parametrize(
+    "schema", [b"{}", b"null", b"5", b'"x-mcp-header"', b'"\\u0061"', b'{"x-mcp-header":']
+)
+def test_a_schema_without_marks_asks_for_nothing(schema: bytes) -> None:
+    assert mirrors_in(schema) == ()
