@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -21,6 +21,10 @@ help:
 	@echo "make properties-long  forty times as many examples for every property of the gate"
 	@echo "make faults       bad lines, kills, signals, shortages: a table of what came of each (15 minutes)"
 	@echo "make soak         load for three minutes; SOAK_SECONDS=7200 or SOAK_MESSAGES=1000000 for longer"
+	@echo "make audit        dependencies: what they are, their licences, known holes where the service can be reached"
+	@echo "make secrets      look for secrets in tracked files"
+	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (an hour)"
+	@echo "make instructions  how many instructions an exchange costs, against bench/instructions.json"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -92,5 +96,18 @@ faults: $(STAMP)
 soak: $(STAMP)
 	$(BIN)/python -m trials.soak --seconds $(or $(SOAK_SECONDS),180) --messages $(or $(SOAK_MESSAGES),0) --json build/soak.json
 
+mutants: $(STAMP)
+	$(BIN)/python scripts/mutants --write docs/mutation.md
+
+audit: $(STAMP)
+	@$(BIN)/python scripts/audit_dependencies.py
+
+secrets: $(STAMP)
+	@$(BIN)/python scripts/find_secrets.py
+
+# The hot path, in instructions: the same whatever else the machine does. Code 3: no valgrind here.
+instructions: $(STAMP)
+	@$(BIN)/python -m bench.instructions || { code=$$?; [ $$code = 3 ]; }
+
 clean:
-	rm -rf .fuzz .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .fuzz .mutants .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

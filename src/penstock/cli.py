@@ -28,6 +28,7 @@ from penstock.config import (
     seconds,
 )
 from penstock.errors import ConfigError, PenstockError, UsageError
+from penstock.platforms import refuse_unfit_system
 from penstock.policy.schema import MODES
 from penstock.wire.url import parse_listen, parse_url
 
@@ -327,6 +328,7 @@ def main(argv: list[str] | None = None) -> int:
         file = load_config(options)
         config = make_config(options, file)
         say.set_up_log(config.log_level, config.log_format)
+        refuse_unfit_system()
         from penstock import app
 
         if is_tools:

@@ -6,6 +6,7 @@
     |   |-- PatternError             a pattern that is no pattern
     |   |-- UnsafePattern            a pattern that would backtrack badly
     |   '-- FaultyFile               a configuration file with faults, all of them
+    |-- UnsupportedSystem            a system where no proxy can run (platforms)   exit 1
     |-- UpstreamError                the upstream's side failed                    exit 1
     |   |-- ConnectFailed            it could not be reached
     |   |-- ToolListFailed           it did not give its tool list

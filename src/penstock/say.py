@@ -82,7 +82,10 @@ def write_stderr(text: str, patience: float = 0.0) -> None:
     """
     data = (text + "\n").encode("utf-8", "replace")
     try:
-        while data and select.select([], [_STDERR], [], patience)[1]:
-            data = data[os.write(_STDERR, data[: select.PIPE_BUF]) :]
+        if hasattr(select, "PIPE_BUF"):
+            while data and select.select([], [_STDERR], [], patience)[1]:
+                data = data[os.write(_STDERR, data[: select.PIPE_BUF]) :]
+        else:
+            os.write(_STDERR, data)  # Windows, where select takes sockets only
     except OSError:
         pass

@@ -24,7 +24,7 @@ from penstock.relay.catalogs import principal_of
 from penstock.relay.modern_desk import ModernDesk
 from penstock.relay.shared import SharedUpstream
 from penstock.wire.ambiguity import members
-from penstock.wire.mcp_headers import Mirror, mirrors_of
+from penstock.wire.mcp_headers import Mirror, mirrors_in
 from penstock.wire.message import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -285,7 +285,7 @@ class ModernDoor:
             self._marked = {
                 tool.name: marked
                 for tool in catalog.allowed
-                if (marked := mirrors_of(msgspec.json.decode(members(tool.raw)["inputSchema"])))
+                if (marked := mirrors_in(members(tool.raw)["inputSchema"]))
             }
         if name is None or not self._marked:
             return ()

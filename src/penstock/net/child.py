@@ -63,6 +63,8 @@ class Child:
         for fd in (self.stdin_fd, self.stdout_fd):
             os.set_blocking(fd, False)
             enlarge_pipe(fd)
+        self._is_group_gone = False
+        self._is_forgotten = False
         self._watch()
 
     @property
@@ -92,6 +94,8 @@ class Child:
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to the whole group."""
+        if self._is_group_gone:
+            return  # its number may belong to somebody else by now
         try:
             os.killpg(self.group, number)
         except (ProcessLookupError, PermissionError):
@@ -113,7 +117,16 @@ class Child:
         threading.Thread(target=self._wait_in_thread, daemon=True).start()
 
     def _wait_in_thread(self) -> None:
-        os.waitid(os.P_PID, self.group, os.WEXITED | os.WNOWAIT)
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, self.group, os.WEXITED | os.WNOWAIT)
+        else:
+            # macOS before Python 3.13: there is no waiting without reaping. The number of the group stays
+            # taken while anybody is left in it.
+            self._process.wait()
+            try:
+                os.killpg(self.group, 0)
+            except (ProcessLookupError, PermissionError):
+                self._is_group_gone = True
         try:
             self._loop.call_soon_threadsafe(self._on_exit, None)
         except RuntimeError:
@@ -130,15 +143,19 @@ class Child:
             self.exited.set_result(self._peek_status())
 
     def _peek_status(self) -> int:
-        info = os.waitid(os.P_PID, self.group, os.WEXITED | os.WNOWAIT)
-        assert info is not None
-        return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        if self._process.returncode is None and hasattr(os, "waitid"):
+            info = os.waitid(os.P_PID, self.group, os.WEXITED | os.WNOWAIT)
+            assert info is not None
+            return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        return self._process.wait()
 
     def reap(self) -> None:
         """Ends what is left of the group of a child that has exited, and forgets it."""
-        if self._process.returncode is None and self.exited.done():
+        if self.exited.done() and not self._is_forgotten:
+            self._is_forgotten = True
             self.signal(signal.SIGKILL)
             self._process.wait()
+            self._is_group_gone = True
             self._warden.release(self.group)
 
 

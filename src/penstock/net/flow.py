@@ -91,7 +91,7 @@ class Reader:
             try:
                 self._loop.add_reader(self._fd, self._on_readable)
                 return
-            except PermissionError:  # epoll takes no regular files and no /dev/null: those never block
+            except OSError:  # epoll and kqueue do not take every file and device: those never block
                 self._is_pollable = False
         self._loop.call_soon(self._read_unpollable)
 

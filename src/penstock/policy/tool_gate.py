@@ -11,9 +11,7 @@ from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
 from penstock.wire.ambiguity import (
-    Ambiguous,
     NotAnObject,
-    NotJson,
     elements,
     folded,
     last_members,
@@ -112,10 +110,10 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
         if b"tools" not in text.lower() and b"\\" not in text:
             return False
         return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
-    except Ambiguous:
-        return True  # some reader may find one
-    except (NotJson, NotAnObject, RecursionError):
-        return False  # no list that anybody could read
+    except NotAnObject:
+        return False
+    except (ValueError, RecursionError):
+        return True  # something about tools that we cannot read for certain, and others perhaps can
 
 
 def _lists_hidden(body: Raw, choice: ToolFilter) -> bool:

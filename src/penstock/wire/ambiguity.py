@@ -54,9 +54,7 @@ _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # one level down, one level up, as signed bytes
 _PEELED_LEVELS = 8
 _SCAN_BYTES = 64 * 1024
-_SHALLOW_BYTES = (
-    2 * limits.NESTING
-)  # what is opened is closed: so short a text cannot nest deep
+_SHALLOW_BYTES = 2 * limits.NESTING  # what is opened is closed: so short a text cannot nest deep
 
 
 class NotJson(ValueError):

@@ -105,11 +105,11 @@ class SchemaBook:
         if not self._mirrors and _MARK.encode() not in raw:
             return
         try:
-            page = msgspec.json.decode(raw, type=_ListAnswer)
+            page = msgspec.json.decode(readable(raw), type=_ListAnswer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         for tool in page.result.tools:
-            mirrors = mirrors_of(tool.schema)
+            mirrors = mirrors_in(tool.schema)
             if mirrors and len(self._mirrors) < limits.SCHEMAS:
                 self._mirrors[tool.name] = mirrors
             else:
@@ -133,7 +133,7 @@ class SchemaBook:
 
 class _Tool(Struct):
     name: str
-    schema: Any = msgspec.field(name="inputSchema", default=None)
+    schema: Raw = msgspec.field(name="inputSchema", default=Raw(b"null"))
 
 
 class _ListResult(Struct):
@@ -142,6 +142,22 @@ class _ListResult(Struct):
 
 class _ListAnswer(Struct):
     result: _ListResult
+
+
+def mirrors_in(schema: bytes | Raw) -> tuple[Mirror, ...]:
+    """The arguments that a schema, as it is written, marks."""
+    text = bytes(schema)
+    if _MARK.encode() not in text and b"\\u" not in text:
+        return ()
+    try:
+        return mirrors_of(msgspec.json.decode(readable(text)))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        import json  # takes numbers that msgspec does not: 1e400, or one of 5,000 digits
+
+        try:
+            return mirrors_of(json.loads(text, parse_int=str, parse_float=str))
+        except ValueError:
+            return ()
 
 
 def mirrors_of(schema: object) -> tuple[Mirror, ...]:

@@ -151,3 +151,61 @@ def test_an_upstream_without_tools_has_an_empty_catalog() -> None:
     catalog = empty_catalog(b'{"code":-32601}')
     assert catalog.names == frozenset()
     assert catalog.refusal == b'{"code":-32601}'
+
+
+@pytest.mark.parametrize(
+    ("entry", "warning"),
+    [
+        (_tool("a"), 'a second tool named "a" is left out'),
+        (
+            b'{"name":"b","Name":"c"}',
+            'a tool whose members can be read in two ways is left out: {"name":"b","Name":"c"}',
+        ),
+        (b'{"nome":"b"}', 'an entry that has no name is left out: {"nome":"b"}'),
+        (b'{"x":"\\ud800"}', 'an entry that has no name is left out: {"x":"\\ud800"}'),
+        (b'["%b"]' % (b"y" * 100), "an entry that has no name is left out: [" + '"' + "y" * 58),
+        (_tool("b c"), 'the tool "b c" is left out: a name has 1 to 128 visible characters'),
+        (_tool("\x01"), 'the tool "?" is left out: a name has 1 to 128 visible characters'),
+        (b'{"name":"b"}', 'the tool "b" is left out: its inputSchema is not an object'),
+        (b'{"name":"b","inputSchema":[]}', 'the tool "b" is left out: its inputSchema is not an object'),
+    ],
+)
+def test_people_are_told_what_was_left_out_and_why(entry: bytes, warning: str) -> None:
+    catalog = build_catalog([_page(_tool("a"), entry, _tool("z"))], _deny())
+    assert catalog.warnings == (warning,)
+    assert catalog.names == {"a", "z"}
+    assert [tool.name for tool in catalog.allowed] == ["a", "z"]
+    assert catalog.result == b'{"tools" : [%b,%b]}' % (_tool("a"), _tool("z"))
+
+
+def test_an_entry_cut_inside_a_character_is_still_shown() -> None:
+    catalog = build_catalog([_page('["日{}"]'.format("本" * 30).encode())], _deny())
+    assert catalog.warnings[0].isprintable()
+    assert catalog.warnings[0].startswith('an entry that has no name is left out: ["日本')
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        (b"{}", "its tool list has no tools member"),
+        (b'{"tools":5}', "its tool list cannot be read"),
+        (b'{"tools":[],"Tools":[]}', "its tool list cannot be read"),
+        (b"5", "its tool list cannot be read"),
+        (b"{", "its tool list cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_a_list_is_said(page: bytes, why: str) -> None:
+    with pytest.raises(BadToolList, match=f"^{why}$"):
+        build_catalog([page], _deny())
+
+
+def test_a_name_may_have_128_characters() -> None:
+    assert build_catalog([_page(_tool("x" * 128))], _deny()).names == {"x" * 128}
+
+
+def test_an_upstream_without_tools_lists_none() -> None:
+    assert empty_catalog(b"{}").result == b'{"tools":[]}'
+
+
+def test_patterns_that_matched_nothing_are_remembered() -> None:
+    assert build_catalog([_page(_tool("a"))], _deny("a", "z")).unmatched == ("--deny z",)

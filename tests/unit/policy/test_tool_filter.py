@@ -29,6 +29,17 @@ def test_without_a_choice_nothing_is_hidden() -> None:
     assert _filter().maybe_denial("anything", False) is None
 
 
+@pytest.mark.parametrize("choice", [_filter("x"), _filter(allow="x"), _filter(read_only=True)])
+def test_any_choice_makes_the_filter_active(choice: ToolFilter) -> None:
+    assert choice.is_active
+
+
+def test_a_denial_says_which_option_hid_the_tool() -> None:
+    assert str(_filter("wri").maybe_denial("write", False)) == "--deny wri"
+    assert str(NOT_ALLOWED) == "no --allow pattern matches"
+    assert str(NOT_READ_ONLY) == "--read-only"
+
+
 def test_a_pattern_matches_anywhere_unless_it_is_anchored() -> None:
     assert _filter("file").maybe_denial("read_file_now", True) == Denial("--deny", "file")
     assert _filter("^file$").maybe_denial("read_file_now", True) is None

@@ -187,3 +187,154 @@ def test_a_list_that_answers_something_else_is_seen_at_the_top_of_a_result() -> 
         message = read_upstream_message(b'{"jsonrpc":"2.0","id":1,"result":%b}' % result)
         assert isinstance(message, Message)
         assert tool_gate.shows_hidden_tools(message, HIDING) is is_seen
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b'"method":"tools/call"', (-32602, "Invalid params: params must be an object")),
+        (b'"method":"tools/call","params":[]', (-32602, "Invalid params: params must be an object")),
+        (b'"method":"tools/call","params":{}', (-32602, "Invalid params: name must be a string")),
+        (b'"method":"tools/call","params":{"name":5}', (-32602, "Invalid params: name must be a string")),
+        (
+            b'"method":"tools/call","params":{"name":"\\ud800"}',
+            (-32602, "Invalid params: name must be a string"),
+        ),
+        (b'"method":"tools/list","params":[]', (-32602, "Invalid params: params must be an object")),
+        (b'"method":"tools/list","params":{"cursor":"x"}', (-32602, "Invalid params: unknown cursor")),
+        (b'"method":"Tools/list"', (-32601, "Method not found")),
+        (b'"method":"tools/call","params":{"name":"x"}', (-32601, "Tool not found: x")),
+    ],
+)
+def test_a_refusal_says_what_was_wrong(body: bytes, error: tuple[int, str]) -> None:
+    verdict = _judge(b'{"jsonrpc":"2.0","id":1,%b}' % body)
+    assert _error(verdict) == error
+    assert isinstance(verdict, Answer)
+    assert not verdict.is_list
+    # A tool that is not there is an answer like any other; what breaks the protocol is told apart over HTTP.
+    assert verdict.code == (0 if "Tool not" in error[1] else error[0])
+
+
+def test_the_tool_list_counts_as_the_upstreams_own_answer() -> None:
+    verdict = _judge(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
+    assert isinstance(verdict, Answer)
+    assert verdict.is_list
+    assert verdict.code == 0
+
+
+def test_what_is_dropped_is_dropped_for_a_reason_that_can_be_logged() -> None:
+    for method, why in (
+        ("tools/call", "tools/call without an id"),
+        ("tools/list", "tools/list without an id"),
+        ("TOOLS/call", "a notification whose method merely looks like a tool method"),
+    ):
+        assert _judge(b'{"jsonrpc":"2.0","method":"%b"}' % method.encode()) == Drop(why)
+
+
+def test_a_response_of_the_clients_is_not_the_gates_business() -> None:
+    assert _judge(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}', None) is FORWARD
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["TOOLS/CALL", "Tools/list", "ｔools/list", "\ttools/call", "tools/\u200dcall", "ｔｏｏｌｓ/list"],
+)
+def test_no_shortcut_lets_a_look_alike_through(method: str) -> None:
+    verdict = _judge(b'{"jsonrpc":"2.0","id":1,"method":%b}' % json.dumps(method).encode())
+    assert _error(verdict) == (-32601, "Method not found")
+
+
+def _shows(raw: bytes, choice: ToolFilter = HIDING) -> bool:
+    message = read_upstream_message(raw)
+    assert isinstance(message, Message)
+    return tool_gate.shows_hidden_tools(message, choice)
+
+
+def test_tools_offered_to_the_clients_model_are_not_the_upstreams() -> None:
+    params = b'{"tools":[{"name":"hidden"}]}'
+    assert not _shows(b'{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":%b}' % params)
+    assert _shows(b'{"jsonrpc":"2.0","id":1,"method":"sampling/other","params":%b}' % params)
+
+
+def test_read_only_is_what_an_entry_says_plainly() -> None:
+    choice = ToolFilter(read_only=True)
+    for said, is_shown in (
+        (b'{"readOnlyHint":true}', False),
+        (b'{"readOnlyHint":false}', True),
+        (b'{"readOnlyHint":1}', True),
+        (b'{"readOnlyHint":"true"}', True),
+        (b"true", True),
+        (b"{}", True),
+    ):
+        tool = b'{"name":"x","annotations":%b}' % said
+        assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tool, choice) is is_shown
+    assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}', choice)
+
+
+def test_a_big_message_is_looked_at_where_a_list_would_stand() -> None:
+    big = b"x" * (256 * 1024)
+    top = b'{"jsonrpc":"2.0","method":"n","params":{"x":"%b","tools":[{"name":"hidden"}]}}'
+    deep = b'{"jsonrpc":"2.0","method":"n","params":{"x":"%b","y":{"tools":[{"name":"hidden"}]}}}'
+    assert _shows(top % big)
+    assert _shows(top % b"")
+    assert _shows(deep % b"")
+    room = 256 * 1024 - len(b'{"x":"","y":{"tools":[{"name":"hidden"}]}}')
+    assert _shows(deep % (b"x" * room))
+    assert not _shows(deep % (b"x" * (room + 1)))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"jsonrpc":"2.0","method":"n"}',
+        b'{"jsonrpc":"2.0","method":"n","params":[{"tools":[{"name":"hidden"}]}]}',
+        b'{"jsonrpc":"2.0","id":1,"result":"tools"}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"tools":{"name":"hidden"}}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"tools":["hidden",["hidden"],{"name":["hidden"]}]}}',
+        b'{"jsonrpc":"2.0","id":1,"error":{"tools":[{"name":"hidden"}]}}',
+        b'{"jsonrpc":"2.0","method":"n","params":{"t\\u006fol":[{"name":"hidden"}]}}',
+    ],
+)
+def test_what_is_no_list_of_tools_shows_none(raw: bytes) -> None:
+    assert not _shows(raw)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'{"a":[{"tools":[{"name":"hidden"}]}]}',
+        b'{"a":[[[{"b":{"tools":[{"name":"hidden"}]}}]]]}',
+        b'{"tools":[{"x":{"tools":[{"name":"hidden"}]}}]}',
+        b'{"tools":{"tools":[{"name":"hidden"}]}}',
+        b'{"x":"\\ud800","\\u0074ools":[{"name":"hidden"}]}',
+        b'{"x":"\\udc00","tools":[{"name":"hidden"}]}',
+    ],
+)
+def test_a_list_is_found_however_deep_it_lies(params: bytes) -> None:
+    assert _shows(b'{"jsonrpc":"2.0","method":"n","params":%b}' % params)
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1e999", b"9" * 5_000, b"[1e400]", b"1.0"])
+def test_a_number_that_few_readers_hold_hides_no_list(number: bytes) -> None:
+    """Found by mutants: what our decoder could not read was taken for no list, and JavaScript reads 1e400."""
+    for raw in (
+        b'{"jsonrpc":"2.0","method":"n","params":{"x":%b,"tools":[{"name":"hidden"}]}}',
+        b'{"jsonrpc":"2.0","method":"n","params":{"tools":[{"x":%b,"name":"hidden"}]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"x":%b,"tools":[{"name":"hidden"}]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"hidden","x":%b}]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"y":"\\ud800","tools":[{"name":"hidden","x":%b}]}}',
+    ):
+        assert _shows(raw % number)
+        assert not _shows(raw.replace(b"hidden", b"shown") % number)
+
+
+def test_a_huge_list_that_cannot_be_read_is_not_shown() -> None:
+    tools = b'{"name":"echo","x":1e400,"y":"%b"}' % (b"y" * (256 * 1024))
+    assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tools)
+    assert not _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tools.replace(b"1e400", b"1"))
+
+
+def test_numbers_of_any_size_pass_where_no_tools_are_listed() -> None:
+    for number in (b"1e400", b"9" * 5_000):
+        assert not _shows(b'{"jsonrpc":"2.0","id":1,"result":{"x":%b}}' % number)
+        assert not _shows(b'{"jsonrpc":"2.0","method":"n","params":{"x":%b,"about":"tools"}}' % number)

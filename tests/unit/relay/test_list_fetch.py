@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from penstock import limits
 from penstock.errors import ToolListFailed
 from penstock.policy.tool_filter import ToolFilter
-from penstock.relay.list_fetch import ListFetch
+from penstock.relay.list_fetch import ListFetch, own_id, own_notification, own_request
 from penstock.wire.message import Message, read_client_message, read_upstream_message
+from penstock.wire.replies import printable
 
 
 def _answer(request: Message, body: bytes) -> Message:
@@ -111,3 +113,89 @@ def test_what_is_no_list_is_a_failure(body: bytes) -> None:
 
     with pytest.raises(ToolListFailed):
         read()
+
+
+def test_a_request_of_our_own_is_what_a_reader_would_make_of_it() -> None:
+    request = own_request(b'"i"', "tools/list", b'{"cursor":"c"}')
+    assert request.raw == b'{"jsonrpc":"2.0","id":"i","method":"tools/list","params":{"cursor":"c"}}'
+    assert request == read_client_message(request.raw)
+
+
+@pytest.mark.parametrize("params", [None, b"{}", b'{"a":1}'])
+def test_a_notification_of_our_own_is_what_a_reader_would_make_of_it(params: bytes | None) -> None:
+    notification = own_notification("notifications/x", params)
+    assert notification == read_client_message(notification.raw)
+    assert ("params" in notification.envelope) is (params is not None)
+
+
+def test_no_two_ids_of_our_own_are_alike() -> None:
+    ids = {own_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(re.fullmatch(rb'"penstock-[0-9a-f]{32}"', token) for token in ids)
+
+
+def test_the_params_of_a_request_are_cursor_and_meta_as_given() -> None:
+    fetch = ListFetch(b'{"v":1.0}')
+    first = fetch.first_request()
+    assert bytes(first.envelope["params"]) == b'{"_meta":{"v":1.0}}'
+    second = fetch.take(_answer(first, _page(b'"\\u0061"')))
+    assert second is not None
+    assert bytes(second.envelope["params"]) == b'{"cursor":"\\u0061","_meta":{"v":1.0}}'
+
+
+def test_a_cursor_of_null_is_none() -> None:
+    fetch = ListFetch(None)
+    assert fetch.take(_answer(fetch.first_request(), _page(b"null", "a"))) is None
+
+
+def _failure(fetch: ListFetch, body: bytes) -> str:
+    with pytest.raises(ToolListFailed) as caught:
+        fetch.take(_answer(fetch.first_request(), body))
+    return caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b'"result":5', "The tool list cannot be read"),
+        (b'"result":{"a":1,"a":2}', "The tool list cannot be read"),
+        (b'"error":{"code":-32000,"message":"no"}', "The upstream answered with error -32000: no"),
+        (b'"error":{"message":"\\ud800"}', "The upstream answered with error 0: \uffff"),
+        (b'"error":{}', "The upstream answered with error 0: "),
+        (b'"error":5', "The upstream answered with error 0: "),
+        (b'"error":{"code":"x"}', "The upstream answered with error 0: "),
+    ],
+)
+def test_why_a_list_failed_is_said(body: bytes, detail: str) -> None:
+    assert _failure(ListFetch(None), body) == printable(detail)
+
+
+def test_a_list_without_end_is_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = _page(b'"a"', "x")
+    size = len(page) - len(b'"result":')
+    monkeypatch.setattr(limits, "LIST_BYTES", size)
+    fetch = ListFetch(None)
+    second = fetch.take(_answer(fetch.first_request(), page))
+    assert second is not None
+    with pytest.raises(ToolListFailed) as caught:
+        fetch.take(_answer(second, _page(b'"b"', "x")))
+    assert caught.value.detail == f"The tool list has no end: 2 pages, {2 * size} bytes"
+    fetch = ListFetch(None)
+    second = fetch.take(_answer(fetch.first_request(), page))
+    assert second is not None
+    with pytest.raises(ToolListFailed) as caught:
+        fetch.take(_answer(second, page))
+    assert caught.value.detail == "The tool list has no end: a cursor came twice"
+
+
+def test_pages_that_are_no_tool_list_are_said_to_be_none() -> None:
+    fetch = ListFetch(None)
+    fetch.take(_answer(fetch.first_request(), b'"result":{}'))
+    with pytest.raises(ToolListFailed) as caught:
+        fetch.catalog(ToolFilter())
+    assert caught.value.detail == "The answer is not valid: its tool list has no tools member"
+
+
+def test_before_anything_was_asked_nothing_is_ours() -> None:
+    assert not ListFetch(None).owns(b'"x"')
+    assert ListFetch(None).refusal is None

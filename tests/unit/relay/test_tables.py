@@ -89,3 +89,37 @@ def test_recent_ids_are_remembered_up_to_a_point() -> None:
     assert b"2" not in recent
     recent.add(b"4")
     assert b"3" in recent
+
+
+def test_an_id_that_was_given_up_is_forgotten_in_every_spelling() -> None:
+    table = PendingTable()
+    table.open(Exchange(b"9007199254740993", "a"))
+    table.close_all()
+    assert table.close(b"9007199254740992") is None
+    table.open(Exchange(b"9007199254740993", "b"))
+    found = table.close(b"9007199254740992")
+    assert found is not None
+    assert found.method == "b"
+    assert table.close(b"9007199254740992") is None
+
+
+def test_what_was_answered_leaves_nothing_behind() -> None:
+    """The table of rounded ids must not grow with every large id that a session ever used."""
+    table = PendingTable()
+    for step in range(100):
+        token = b"%d" % (9007199254740993 + 1000 * step)
+        table.open(Exchange(token, "a"))
+        table.close(token)
+    assert not table._rounded
+
+
+def test_an_id_that_is_in_use_again_does_not_count_among_the_recent() -> None:
+    recent = RecentIds(capacity=2)
+    recent.add(b"1")
+    recent.add(b"2")
+    recent.discard(b"1")
+    recent.add(b"1")
+    recent.add(b"3")
+    assert b"2" not in recent
+    assert b"1" in recent
+    assert b"3" in recent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -11,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.wire import ambiguity
-from penstock.wire.ambiguity import Ambiguous, NotAnObject, NotJson, check_text, folded, members, nests_deeper
+from penstock.wire.ambiguity import (
+    Ambiguous,
+    NotAnArray,
+    NotAnObject,
+    NotJson,
+    check_text,
+    elements,
+    folded,
+    members,
+    nests_deeper,
+)
 
 _SCALARS = (
     st.none()
@@ -299,3 +310,135 @@ def test_the_limit_holds_at_any_width(depth: int, wide: int) -> None:
 
 def test_brackets_that_never_close_are_too_deep() -> None:
     assert nests_deeper(b"[" * 50_000, 128)
+
+
+RESERVED_NAMES = "jsonrpc id method params result error name uri arguments cursor task _meta".split()
+
+
+@pytest.mark.parametrize("name", RESERVED_NAMES)
+def test_every_reserved_name_is_itself_and_nothing_may_look_like_it(name: str) -> None:
+    assert members(json.dumps({name: 1, "x": 2}).encode())
+    for other in (
+        name.upper(),
+        name + " ",
+        "\u200b" + name,
+        name.replace(name[0], chr(ord(name[0]) + 0xFEE0)),
+    ):
+        with pytest.raises(Ambiguous, match=r"^a member name looks like another$"):
+            members(json.dumps({other: 1}).encode())
+
+
+@pytest.mark.parametrize("name", ["__proto__", "constructor", "prototype", "__PROTO__", "con\u200bstructor"])
+def test_a_name_through_which_readers_inherit_is_refused_by_that_name(name: str) -> None:
+    with pytest.raises(Ambiguous, match=r"^a member name reaches into the reader's own objects$"):
+        members(json.dumps({name: 1}).encode())
+
+
+@pytest.mark.parametrize(
+    "char",
+    ["\u200b", "\u00ad", "\u0085", "\u3000", "\u00a0", "\u2028", "\u2029", "\U000e0fff", "\ufeff"],
+)
+def test_characters_that_nobody_sees_make_no_other_name(char: str) -> None:
+    assert folded(f"na{char}me") == "name"
+    assert folded(f"{char}name{char}") == "name"
+
+
+def test_a_name_ends_at_nul_and_blanks_around_it_do_not_count() -> None:
+    assert folded("name\0x") == "name"
+    assert folded("\tname \n") == "name"
+    assert folded("NAME") == "name"
+    assert folded("ＮＡＭＥ") == "name"
+    assert folded("ſize") == "size"
+    assert folded("Ⅷ") == "viii"
+
+
+@pytest.mark.parametrize("blank", [b"", b" ", b"\t", b"\r", b"\n", b"\r\n \t"])
+@pytest.mark.parametrize("size", [1, 20_000])
+def test_any_white_space_may_stand_between_tokens(blank: bytes, size: int) -> None:
+    value = b'"%b"' % (b"x" * size)
+    text = blank.join(
+        [b"", b"{", b'"a"', b":", b"1", b",", b'"\\u0062"', b":", value, b",", b'""', b":", b"[]", b"}", b""]
+    )
+    assert {name: bytes(raw) for name, raw in members(text).items()} == {"a": b"1", "b": value, "": b"[]"}
+    with pytest.raises(Ambiguous, match=r"^a member name stands twice$"):
+        members(text.replace(b'"a"', b'"b"'))
+    assert members(blank + b"{" + blank + b"}" + blank) == {}
+
+
+@pytest.mark.parametrize("blank", [b"", b" ", b"\t", b"\r", b"\n", b"\r\n \t"])
+@pytest.mark.parametrize("odd", [b'"x"', b'"\\ud800"', b'"\\uDBFF\\u0041"', b'["\\udfff", 1]'])
+def test_elements_are_given_as_written(blank: bytes, odd: bytes) -> None:
+    text = blank.join([b"", b"[", b"1", b",", odd, b",", b'{"a":[]}', b"]", b""])
+    assert elements(text) == [b"1", odd, b'{"a":[]}']
+    assert elements(blank + b"[" + blank + b"]") == []
+
+
+@pytest.mark.parametrize(
+    "odd", [b'"\\ud800"', b'"\\uDc00x"', b'"\\uD83D\\ude00"', b'"\\\\ud800"', b'"\\ud800\\ud800"']
+)
+def test_members_with_half_pairs_are_given_as_written(odd: bytes) -> None:
+    text = b' { "a" : %b , "b" : 1.0 } ' % odd
+    assert {name: bytes(raw) for name, raw in members(text).items()} == {"a": odd, "b": b"1.0"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "error", "why"),
+    [
+        (b"5", NotAnObject, "it is not an object"),
+        (b'"\\ud800"', NotAnObject, "it is not an object"),
+        (b"[1]", NotAnObject, "it is not an object"),
+    ],
+)
+def test_what_is_no_object_is_called_that(raw: bytes, error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=f"^{why}$"):
+        members(raw)
+
+
+@pytest.mark.parametrize("raw", [b"5", b"{}", b'"\\ud800"'])
+def test_what_is_no_array_is_called_that(raw: bytes) -> None:
+    with pytest.raises(NotAnArray, match=r"^it is not an array$"):
+        elements(raw)
+
+
+@pytest.mark.parametrize(
+    ("read", "raw"),
+    [
+        (elements, b"[1"),
+        (elements, b'["\\ud800"'),
+        (elements, b"[1,]"),
+        (members, b"{"),
+        (members, b'{"a":"\\ud800"'),
+        (members, b""),
+    ],
+)
+def test_what_is_no_json_has_a_reason(read: Callable[[bytes], object], raw: bytes) -> None:
+    with pytest.raises(NotJson) as caught:
+        read(raw)
+    assert str(caught.value)
+    assert not str(caught.value).startswith("JSON is malformed")
+
+
+@pytest.mark.parametrize("size", [10, 70_000, 140_000])
+def test_text_is_checked_whole_and_told_what_is_wrong(size: int) -> None:
+    good = '"{}é"'.format("日" * (size // 3)).encode()
+    check_text(good)
+    for bad in (good[:-2], good[:-3] + b'\xff"', b"\xff" + good, good + b"\xc3"):
+        with pytest.raises(NotJson, match=r"^it is not valid UTF-8$"):
+            check_text(bad)
+    with pytest.raises(NotJson, match=r"^it nests deeper than 128 levels$"):
+        check_text(b"[" * 129 + b"]" * 129)
+    check_text(b"[" * 128 + b"]" * 128)
+
+
+@pytest.mark.parametrize("levels", [10, 11, 20, 129])
+def test_depth_is_exact_in_every_shape(levels: int) -> None:
+    shapes = [
+        b"[" * levels + b"]" * levels,
+        b'{"a":' * levels + b"1" + b"}" * levels,
+        b"[" + b"[],{}," * 50 + b"[" * (levels - 1) + b"]" * levels,
+        b'["[[[[{{{{",' * levels + b"1" + b"]" * levels,
+        b'["\\"[[[\\\\",' * levels + b"1" + b"]" * levels,
+    ]
+    for text in shapes:
+        assert not nests_deeper(text, levels)
+        assert nests_deeper(text, levels - 1)

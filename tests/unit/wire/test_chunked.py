@@ -99,3 +99,79 @@ def test_reading_starts_where_it_is_told():
     data = b"HEAD3\r\nabc\r\n0\r\n\r\nNEXT"
     assert data[reader.feed(data, 4, pieces) :] == b"NEXT"
     assert pieces == [b"abc"]
+
+
+TOKENS = b"!#$%&'*+-.^_`|~09azAZ"
+
+
+@pytest.mark.parametrize("byte", [bytes([byte]) for byte in TOKENS])
+def test_a_trailer_may_be_called_what_a_header_may(byte: bytes) -> None:
+    assert read(b"0\r\n" + byte + b":\t a\xff\r\n\r\n") == (b"", True, b"")
+
+
+@pytest.mark.parametrize(
+    "line", [b":x\r\n", b"a b: x\r\n", b"(: x\r\n", b"a: \x7f\r\n", b"a: \0\r\n", b"a\r\n"]
+)
+def test_what_is_no_trailer_is_refused(line: bytes) -> None:
+    with pytest.raises(MalformedHttp, match=r"^Malformed trailer$"):
+        read(b"0\r\n" + line + b"\r\n")
+
+
+@pytest.mark.parametrize(
+    "line", [b"3\t;a", b"3 \t ;", b"3;\ta\xff ~", b"a;", b"3;;=", b"F;x", b"000000000000003"]
+)
+def test_an_extension_is_checked_for_form_and_ignored(line: bytes) -> None:
+    size = int(line.partition(b";")[0].strip(), 16)
+    assert read(line + b"\r\n" + b"x" * size + b"\r\n0\r\n\r\n") == (b"x" * size, True, b"")
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"3\r\nabcd\r\n", "Malformed end of a chunk"),
+        (b"3\r\nabc\r\r", "Malformed end of a chunk"),
+        (b"3g\r\n", "Malformed chunk size"),
+        (b"3\r\r\n", "Malformed chunk size"),
+        (b"3;\x7f\r\n", "Malformed chunk size"),
+        (b"1" * 2_000, "Chunk line too long"),
+        (b"0\r\nx\r\r\n", "Malformed trailer"),
+    ],
+)
+def test_the_reason_says_what_was_wrong(raw: bytes, reason: str) -> None:
+    for feeds in ([raw], one_by_one(raw)):
+        with pytest.raises(MalformedHttp) as caught:
+            read(*feeds)
+        assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("before", [b"", b"5\r\nhello\r\n" * 300])
+def test_a_line_may_be_so_long_and_no_longer(before: bytes) -> None:
+    """Wherever it begins in what was read, and however it is cut."""
+    longest = b"3;" + b"a" * (limits.CHUNK_LINE_BYTES - 4) + b"\r\n"
+    end = b"abc\r\n0\r\n\r\n"
+    body = b"hello" * (len(before) // 10) + b"abc"
+    assert read(before + longest + end) == (body, True, b"")
+    assert read(*one_by_one(before + longest + end)) == (body, True, b"")
+    with pytest.raises(MalformedHttp):
+        read(before + b"3;a" + longest[2:] + end)
+    with pytest.raises(MalformedHttp):
+        read(before + b"3;", b"a" * limits.CHUNK_LINE_BYTES)
+
+
+def test_trailers_may_be_as_long_as_a_head() -> None:
+    line = b"X: " + b"y" * 95 + b"\r\n"
+    count = limits.HTTP_HEAD_BYTES // len(line)
+    rest = limits.HTTP_HEAD_BYTES - count * len(line)
+    exact = line * (count - 1) + b"X: " + b"y" * (95 + rest) + b"\r\n"
+    assert len(exact) == limits.HTTP_HEAD_BYTES
+    assert read(b"0\r\n" + exact + b"\r\n")[1]
+    with pytest.raises(MalformedHttp):
+        read(b"0\r\n" + exact.replace(b"X: y", b"X: yy", 1) + b"\r\n")
+
+
+def test_a_whole_piece_of_a_body_is_passed_on_without_a_copy() -> None:
+    reader, pieces = ChunkedReader(), list[bytes]()
+    reader.feed(b"10\r\n", 0, pieces)
+    piece = b"0123456789abcdef"
+    assert reader.feed(piece, 0, pieces) == 16
+    assert pieces[0] is piece

@@ -368,3 +368,228 @@ def test_status_lines_have_the_usual_phrase():
     assert status_line(599) == b"HTTP/1.1 599 \r\n"
     with pytest.raises(ValueError):
         status_line(42)
+
+
+TOKENS = b"!#$%&'*+-.^_`|~09azAZ"
+
+
+@pytest.mark.parametrize("byte", [bytes([byte]) for byte in TOKENS])
+def test_every_character_of_a_token_may_name_a_header(byte: bytes) -> None:
+    assert read_request_head(request(byte + b": x")).headers[-1] == (byte, b"x")
+
+
+@pytest.mark.parametrize("byte", [bytes([byte]) for byte in b'"(),/;<=>?@[\\]{}\x7f\x80\xff \t\0'])
+def test_no_other_character_may(byte: bytes) -> None:
+    with pytest.raises(MalformedHttp, match=r"^Malformed header line$"):
+        read_request_head(request(b"a" + byte + b"b: x"))
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (b"", b""),
+        (b" ", b""),
+        (b"\t x \ty\t ", b"x \ty"),
+        (b"\x80\xff~!", b"\x80\xff~!"),
+        (b"a", b"a"),
+        (b" :", b":"),
+    ],
+)
+def test_blanks_around_a_value_are_no_part_of_it(written: bytes, value: bytes) -> None:
+    assert read_request_head(request(b"A:" + written)).headers[-1] == (b"A", value)
+
+
+@pytest.mark.parametrize("byte", [b"\0", b"\x01", b"\x1f", b"\x7f", b"\x0b", b"\r"])
+def test_control_bytes_in_a_value_are_refused(byte: bytes) -> None:
+    for value in (b"a" + byte, byte + b"a", b"a" + byte + b"a"):
+        with pytest.raises(MalformedHttp, match=r"^Malformed header line$"):
+            read_request_head(request(b"A: " + value))
+
+
+@pytest.mark.parametrize(
+    ("block", "reason", "status"),
+    [
+        (request(first=b"POST / HTTP/2.0"), "HTTP version not supported", 400),
+        (request(first=b"POST / HTTP/1.2"), "HTTP version not supported", 400),
+        (request(first=b"POST / HTTP/0.9"), "HTTP version not supported", 400),
+        (request(first=b"POST / HTTP/11.1"), "Malformed request line", 400),
+        (request(first=b"POST / HTTP/1.1 "), "Malformed request line", 400),
+        (request(first=b"POST  / HTTP/1.1"), "Malformed request line", 400),
+        (request(first=b"post / HTTP/1.1"), "Malformed request line", 400),
+        (request(first=b"POST /\x7f HTTP/1.1"), "Malformed request line", 400),
+        (request(first=b"POST / HTTP/2.0\n"), "Malformed request line", 400),
+        (
+            request(first=b"POST /" + b"x" * limits.HTTP_TARGET_BYTES + b" HTTP/1.1"),
+            "Request target too long",
+            414,
+        ),
+        (request(*[b"A: b"] * limits.HTTP_HEADERS), "Too many headers", 431),
+        (request(host=b""), "Missing host", 400),
+        (request(host=b"Host: a b"), "Malformed host", 400),
+        (request(host=b"Host: a/b"), "Malformed host", 400),
+        (request(b"Host: y"), "Repeated host", 400),
+        (request(b"Content-Length: 1", b"content-length: 1"), "Repeated content-length", 400),
+        (request(b"Transfer-Encoding: chunked", b"Transfer-Encoding: x"), "Repeated transfer-encoding", 400),
+        (
+            request(b"Content-Length: 1", b"Transfer-Encoding: chunked"),
+            "Both content-length and transfer-encoding",
+            400,
+        ),
+        (request(b"Transfer-Encoding: gzip"), "Transfer-encoding other than chunked", 400),
+        (request(b"Content-Length: 1x"), "Malformed content-length", 400),
+        (request(b"Content-Length: " + b"1" * 19), "Malformed content-length", 400),
+        (request(first=b"GET * HTTP/1.1"), "Malformed request target", 400),
+        (request(first=b"GET /a#b HTTP/1.1"), "Malformed request target", 400),
+        (request(first=b"GET ftp://x/ HTTP/1.1"), "Malformed request target", 400),
+        (request(first=b"GET http://x/#b HTTP/1.1"), "Malformed request target", 400),
+        (request(first=b"GET http://y/ HTTP/1.1"), "Request target and host differ", 400),
+    ],
+)
+def test_a_refused_request_is_told_why(block: bytes, reason: str, status: int) -> None:
+    with pytest.raises(MalformedHttp) as caught:
+        read_request_head(block)
+    assert (caught.value.reason, caught.value.status) == (reason, status)
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ([b"HTTP/1.1 200OK"], "Malformed status line"),
+        ([b"xHTTP/1.1 200 OK"], "Malformed status line"),
+        ([b"HTTP/1.2 200 OK"], "Malformed status line"),
+        ([b"HTTP/1.1 2000 OK"], "Malformed status line"),
+        ([b"HTTP/1.1 200 OK", b"Content-Length: 1", b"Content-Length: 1"], "Repeated content-length"),
+        (
+            [b"HTTP/1.1 200 OK", b"Transfer-Encoding: a", b"transfer-encoding: b"],
+            "Repeated transfer-encoding",
+        ),
+        ([b"HTTP/1.1 200 OK", *[b"A: b"] * (limits.RESPONSE_HEADERS + 1)], "Too many headers"),
+    ],
+)
+def test_a_refused_response_is_told_why(lines: list[bytes], reason: str) -> None:
+    with pytest.raises(MalformedHttp) as caught:
+        read_response_head(b"\r\n".join([*lines, b"", b""]))
+    assert caught.value.reason == reason
+
+
+def test_limits_on_heads_are_exact() -> None:
+    assert (
+        len(read_request_head(request(*[b"A: b"] * (limits.HTTP_HEADERS - 1))).headers) == limits.HTTP_HEADERS
+    )
+    target = b"/" + b"x" * (limits.HTTP_TARGET_BYTES - 1)
+    assert read_request_head(request(first=b"GET %b HTTP/1.1" % target)).target == target
+    block = b"\r\n".join([b"HTTP/1.1 200 OK", *[b"A: b"] * limits.RESPONSE_HEADERS, b"", b""])
+    assert len(read_response_head(block).headers) == limits.RESPONSE_HEADERS
+    assert read_request_head(request(b"Content-Length: " + b"1" * 18)).length == int(b"1" * 18)
+    assert read_request_head(request(first=b"A" * 32 + b" / HTTP/1.1")).method == b"A" * 32
+    assert read_request_head(request(first=b"M-SEARCH / HTTP/1.1")).method == b"M-SEARCH"
+
+
+@pytest.mark.parametrize("host", [b"x", b"X-1.y_z:80", b"[::1]:8080", b"a~%20!$&'()*+;=", b"", b"09azAZ"])
+def test_a_host_may_have_every_character_of_an_authority(host: bytes) -> None:
+    assert read_request_head(request(host=b"Host: " + host)).fields[b"host"] == host
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"HTTP://X", b"/"),
+        (b"https://x?q=1", b"/?q=1"),
+        (b"http://x/a?b", b"/a?b"),
+        (b"http://x/", b"/"),
+        (b"hTTpS://x//a", b"//a"),
+    ],
+)
+def test_an_absolute_target_gives_its_path(target: bytes, path: bytes) -> None:
+    assert read_request_head(request(first=b"GET %b HTTP/1.1" % target)).target == path
+
+
+def test_without_a_host_an_absolute_target_names_its_own() -> None:
+    assert read_request_head(request(first=b"GET http://any/a HTTP/1.0", host=b"")).target == b"/a"
+
+
+@pytest.mark.parametrize("name", [name.title() for name in (
+    b"connection", b"expect", b"http2-settings", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
+    b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+)])  # fmt: skip
+def test_each_header_of_one_hop_stays_there(name: bytes) -> None:
+    assert end_to_end([(b"A", b"1"), (name, b"x"), (b"B", b"2")]) == [(b"A", b"1"), (b"B", b"2")]
+
+
+def test_what_connection_names_stays_in_its_hop() -> None:
+    headers = [(b"A", b"1"), (b"Connection", b"close, A ,\tc"), (b"B", b"2"), (b"C", b"3")]
+    assert end_to_end(headers) == [(b"B", b"2")]
+    for plain in (b"close", b"keep-alive"):
+        headers = [(b"Connection", plain), (b"Close", b"1"), (b"B", b"2")]
+        assert end_to_end(headers) == [(b"Close", b"1"), (b"B", b"2")]
+
+
+@pytest.mark.parametrize("name", [b"Connection", b"Content-Length", b"Keep-Alive", b"Transfer-Encoding"])
+def test_what_we_say_of_the_connection_is_said_once(name: bytes) -> None:
+    assert build_response_head(200, [(name, b"x")], b"F: 1\r\n") == b"HTTP/1.1 200 OK\r\nF: 1\r\n\r\n"
+    wanted = b"GET / HTTP/1.1\r\nHost: h\r\nF: 1\r\n\r\n"
+    for ours in (name, b"Host", b"Expect"):
+        assert build_request_head(b"GET", b"/", b"h", [(ours, b"x")], b"F: 1\r\n") == wanted
+    kept = build_response_head(200, [(b"Host", b"x"), (b"Expect", b"y")], b"")
+    assert kept == b"HTTP/1.1 200 OK\r\nHost: x\r\nExpect: y\r\n\r\n"
+
+
+@pytest.mark.parametrize("status", [100, 599, 999])
+def test_any_status_of_three_digits_has_a_line(status: int) -> None:
+    assert status_line(status).startswith(b"HTTP/1.1 %d " % status)
+
+
+@pytest.mark.parametrize("status", [99, 1000, 0])
+def test_no_other_number_is_a_status(status: int) -> None:
+    with pytest.raises(ValueError, match=f"^not an HTTP status: {status}$"):
+        status_line(status)
+
+
+def test_what_cannot_be_written_is_said() -> None:
+    with pytest.raises(ValueError, match=r"^a control byte in a header$"):
+        build_response_head(200, [(b"A", b"b\r\nC: d")], b"")
+    for method, target, host in (
+        (b"GET X", b"/", b"h"),
+        (b"GET", b"/", b"h\r\nA: b"),
+        (b"GET", b"/\r", b"h"),
+    ):
+        with pytest.raises(ValueError, match=r"^a blank or control byte in a request line$"):
+            build_request_head(method, target, host, [], b"")
+
+
+def test_a_block_must_end_where_a_head_ends() -> None:
+    for block in (
+        b"GET / HTTP/1.1\r\nHost: x\r\n\n",
+        b"GET / HTTP/1.1\r\nHost: x\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+    ):
+        with pytest.raises(MalformedHttp):
+            read_request_head(block)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_kept"),
+    [
+        ([b"HTTP/1.1 200 OK", b"Content-Length: 1"], True),
+        ([b"HTTP/1.1 200 OK", b"Content-Length: 1", b"Connection: close"], False),
+        ([b"HTTP/1.1 200 OK"], False),
+        ([b"HTTP/1.0 200 OK", b"Content-Length: 1"], False),
+        ([b"HTTP/1.0 200 OK", b"Content-Length: 1", b"Connection: keep-alive"], True),
+        ([b"HTTP/1.0 200 OK", b"Content-Length: 1", b"Connection: x, Keep-Alive"], True),
+        ([b"HTTP/1.1 200 OK", b"Content-Length: 1", b"Connection: keep-alive, close"], False),
+        ([b"HTTP/1.1 204 No Content"], True),
+    ],
+)
+def test_a_connection_is_kept_when_its_end_is_not_the_bodys(lines: list[bytes], is_kept: bool) -> None:
+    assert read_response_head(b"\r\n".join([*lines, b"", b""])).is_kept_alive is is_kept
+
+
+@pytest.mark.parametrize("status", [100, 101, 199, 204, 304])
+def test_some_answers_never_have_a_body(status: int) -> None:
+    block = b"HTTP/1.1 %d X\r\nContent-Length: 5\r\n\r\n" % status
+    assert read_response_head(block).length == 0
+
+
+@pytest.mark.parametrize("status", [200, 205, 303, 305])
+def test_others_do(status: int) -> None:
+    assert read_response_head(b"HTTP/1.1 %d X\r\nContent-Length: 5\r\n\r\n" % status).length == 5

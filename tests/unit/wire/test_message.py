@@ -6,7 +6,14 @@ import pytest
 
 from penstock import limits
 from penstock.errors import ClientProtocolError, UpstreamProtocolError
-from penstock.wire.message import Batch, Kind, Message, read_client_message, read_upstream_message
+from penstock.wire.message import (
+    Batch,
+    Kind,
+    Message,
+    maybe_sole_id,
+    read_client_message,
+    read_upstream_message,
+)
 
 
 def _read(raw: bytes) -> Message:
@@ -149,3 +156,106 @@ def test_the_depth_limit_is_exact() -> None:
     assert _read(nested(128)).id_token == b"1"
     assert "128" in _refusal(nested(129)).reason
     assert "128" in _refusal(nested(100_000)).reason
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"5", "Invalid request: it is not an object"),
+        (b'"[1]"', "Invalid request: it is not an object"),
+        (b'{"jsonrpc":"1.0","id":1,"method":"a"}', 'Invalid request: jsonrpc must be "2.0"'),
+        (b'{"jsonrpc":"2.0","id":true,"method":"a"}', "Invalid request: id must be a string or a number"),
+        (b'{"jsonrpc":"2.0","id":1}', "Invalid request: neither a request nor a response"),
+        (
+            b'{"jsonrpc":"2.0","id":1,"result":1,"error":1}',
+            "Invalid request: neither a request nor a response",
+        ),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"a","error":1}',
+            "Invalid request: both a request and a response",
+        ),
+        (b'{"jsonrpc":"2.0","id":1,"method":5}', "Invalid request: method must be a string"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', "Invalid request: method must be a string"),
+        (b'{"a":1,"a":2}', "Invalid request: a member name stands twice"),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"a":1,"a":2}}',
+            "Invalid request: in params, a member name stands twice",
+        ),
+        (b"\xff", "Parse error: it is not valid UTF-8"),
+    ],
+)
+def test_a_refusal_says_what_was_wrong(raw: bytes, reason: str) -> None:
+    assert _refusal(raw).reason == reason
+    if b"params" not in raw:
+        with pytest.raises(UpstreamProtocolError) as caught:
+            read_upstream_message(raw)
+        assert caught.value.reason == reason
+
+
+def test_what_is_no_json_is_a_parse_error_with_the_readers_reason() -> None:
+    assert _refusal(b"{").reason.startswith("Parse error: ")
+    assert len(_refusal(b"{").reason) > len("Parse error: ")
+
+
+def test_a_message_too_big_is_told_both_sizes() -> None:
+    raw = b" " * (limits.MESSAGE_BYTES + 1)
+    refusal = _refusal(raw)
+    assert refusal.reason == f"Invalid request: {len(raw)} bytes, over {limits.MESSAGE_BYTES}"
+    assert refusal.code == -32600
+
+
+@pytest.mark.parametrize("start", [b'"', b"-", *(b"%d" % digit for digit in range(10))])
+def test_an_id_may_begin_with_a_quote_a_sign_or_a_digit(start: bytes) -> None:
+    token = {b'"': b'"x"', b"-": b"-1"}.get(start, start)
+    assert _read(b'{"jsonrpc":"2.0","id":%b,"method":"a"}' % token).id_token == token
+
+
+@pytest.mark.parametrize("blank", [b"", b" ", b"\t", b"\r", b"\n"])
+def test_an_array_is_a_batch_whatever_stands_before_it(blank: bytes) -> None:
+    for read in (read_client_message, read_upstream_message):
+        batch = read(blank + b"[1,2]" + blank)
+        assert isinstance(batch, Batch)
+        assert batch.parts == [b"1", b"2"]
+        assert batch.raw == blank + b"[1,2]" + blank
+
+
+@pytest.mark.parametrize(
+    ("raw", "token"),
+    [
+        (b'{"id":1,"a":1,"a":2}', b"1"),
+        (b'{"id":"x","a":1,"a":2}', b'"x"'),
+        (b'{"id":null,"a":1,"a":2}', b"null"),
+        (b'{"id":true,"a":1,"a":2}', None),
+        (b'{"id":1,"\\u0069d":2,"a":1,"a":2}', None),
+        (b'{"ID":1,"a":1,"a":2}', None),
+        (b'{"id":1,"ID":1}', None),
+        (b'{"id":%b,"a":1,"a":2}' % (b"1" * 5_000), b"1" * 5_000),
+        (b'{"id":1.50,"a":1,"a":2}', b"1.50"),
+        (b'{"a":1,"a":2}', None),
+        (b"[", None),
+        (b'{"id":1,"a":%b%b}' % (b"[" * 50_000, b"]" * 50_000), None),
+    ],
+)
+def test_a_refused_message_has_an_id_only_if_everybody_sees_the_same(raw: bytes, token: bytes | None) -> None:
+    assert maybe_sole_id(raw) == token
+
+
+def test_the_id_of_a_refused_message_is_not_looked_for_in_megabytes() -> None:
+    raw = b'{"id":1,"a":1,"a":"%b"}'
+    room = 64 * 1024 - len(raw % b"")
+    assert maybe_sole_id(raw % (b"x" * room)) == b"1"
+    assert maybe_sole_id(raw % (b"x" * (room + 1))) is None
+
+
+def test_an_unreadable_message_may_still_show_its_id() -> None:
+    assert _refusal(b'{"jsonrpc":"2.0","id":7,"method":').id_token == b"7"
+    assert _refusal(b'{"method":x,"jsonrpc":"2.0","id":8}').id_token == b"8"
+
+
+def test_the_members_of_params_are_at_hand_as_written() -> None:
+    message = _read(b'{"jsonrpc":"2.0","id":1,"method":"a","params": {"x":1.0 } }')
+    assert message.params is not None
+    assert {name: bytes(value) for name, value in message.params.items()} == {"x": b"1.0"}
+    upstream = read_upstream_message(b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}')
+    assert isinstance(upstream, Message)
+    assert upstream.params is None

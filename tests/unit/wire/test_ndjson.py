@@ -167,3 +167,54 @@ def test_the_edges_do_not_depend_on_how_the_bytes_arrive(size: int, borders: lis
 def test_a_line_break_inside_a_message_becomes_a_blank() -> None:
     assert to_line(b'{"a":\r\n1}') == b'{"a":  1}\n'
     assert to_line(b'{"a":1}') == b'{"a":1}\n'
+
+
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [(b'{"a":\n1}', b'{"a": 1}\n'), (b'{"a":\r1}', b'{"a": 1}\n'), (b"\r\n{}\n", b"  {} \n"), (b"", b"\n")],
+)
+def test_no_break_of_any_kind_is_left_inside_a_line(raw: bytes, line: bytes) -> None:
+    assert to_line(raw) == line
+
+
+@pytest.mark.parametrize("step", [1, 100, 1023, 1024, 1025, 2500, 5000, 9000])
+def test_of_a_line_too_long_a_kilobyte_at_each_end_is_kept(step: int) -> None:
+    line = b"".join(b"%04d" % number for number in range(2_000))
+    data = b"{}\n" + line + b"\n" + line + b"\n{}\n"
+    splitter = LineSplitter(3_000, 100_000)
+    out = [line for at in range(0, len(data), step) for line in splitter.feed(data[at : at + step])]
+    wanted = Oversize(len(line), line[:1024], line[-1024:], True)
+    assert out == [b"{}", wanted, wanted, b"{}"]
+
+
+@pytest.mark.parametrize("step", [7, 50, 2_000])
+def test_a_line_is_given_up_only_past_the_second_limit(step: int) -> None:
+    for size, is_given_up in ((100, False), (101, True)):
+        splitter = LineSplitter(KEEP, GIVE_UP)
+        line = b"x" * size
+        out = [told for at in range(0, size, step) for told in splitter.feed(line[at : at + step])]
+        assert [(told.is_ended, told.size) for told in out if isinstance(told, Oversize)] == (
+            [(False, size)] if is_given_up else []
+        )
+
+
+def test_a_line_of_exactly_the_limit_is_kept() -> None:
+    for chunks in ([b"x" * KEEP + b"\n"], [b"x" * KEEP, b"\n"], [b"\n" + b"x" * KEEP + b"\n"]):
+        assert _told(LineSplitter(KEEP, GIVE_UP), chunks) == [b"x" * KEEP]
+
+
+def test_letters_are_no_blanks() -> None:
+    assert LineSplitter().feed(b"X\nXX\n\0X\n") == [b"X", b"XX", b"\0X"]
+
+
+def test_one_long_line_leaves_nothing_in_the_next() -> None:
+    splitter = LineSplitter(KEEP, GIVE_UP)
+    first, second = b"a" * 60, b"b" * 70
+    for line in (first, second):
+        assert _told(splitter, [line[:30], line[30:], b"\n"]) == [("too long", len(line), line, line)]
+
+
+def test_an_end_that_was_not_seen_tells_no_id() -> None:
+    tail = b'"jsonrpc":"2.0","id":4}'
+    assert Oversize(99, b"XX", tail, False).id_token is None
+    assert Oversize(99, b'{"id":4,"x":1', b"XX", True, True).id_token is None

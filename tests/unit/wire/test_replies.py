@@ -8,7 +8,17 @@ import pytest
 
 from penstock.wire.ambiguity import members
 from penstock.wire.eras import maybe_modern_meta
-from penstock.wire.replies import error_reply, printable, result_reply, tool_not_found
+from penstock.wire.replies import (
+    CANCELLED,
+    INVALID_ANSWER,
+    error_code,
+    error_reply,
+    one_line,
+    printable,
+    raw_error_reply,
+    result_reply,
+    tool_not_found,
+)
 
 
 @pytest.mark.parametrize("token", [b"1", b"1.0", b'"a\\u0062"', b"1e400", b"9" * 5000])
@@ -61,3 +71,51 @@ def test_a_modern_request_says_who_sends_it() -> None:
 def test_a_legacy_request_says_nothing_of_the_kind(params: bytes) -> None:
     assert maybe_modern_meta(members(params)) is None
     assert maybe_modern_meta(None) is None
+
+
+def test_what_clients_are_told_is_settled() -> None:
+    """Clients and their users read these; nothing in them speaks of a filter or of us."""
+    assert INVALID_ANSWER == "The upstream's answer is not valid"
+    assert CANCELLED == "The request was cancelled"
+
+
+def test_an_error_may_carry_data() -> None:
+    assert error_reply(b"1", -32001, "no", {"rule": "a"}) == (
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no","data":{"rule":"a"}}}'
+    )
+
+
+def test_somebody_elses_error_object_stays_as_it_is() -> None:
+    assert raw_error_reply(b'"x"', b'{ "code":1.0 }') == b'{"jsonrpc":"2.0","id":"x","error":{ "code":1.0 }}'
+    assert result_reply(b'"x"', b'{ "a":1.0 }') == b'{"jsonrpc":"2.0","id":"x","result":{ "a":1.0 }}'
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("日本 é", "日本 é"),
+        ("a\nb", "a\\x0ab"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\u2028", "\\x2028"),
+        ("", ""),
+    ],
+)
+def test_what_is_logged_stays_on_its_line(text: str, shown: str) -> None:
+    assert one_line(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}', -32601),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"message":"no"}}', 0),
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', 0),
+        (b'{"error":{"code":"x"}}', 0),
+        (b'{"error":5}', 0),
+        (b"no json", 0),
+        (b'{"a":"\xff"}', 0),
+    ],
+)
+def test_the_code_of_an_error_is_zero_where_there_is_none(raw: bytes, code: int) -> None:
+    assert error_code(raw) == code

@@ -58,3 +58,32 @@ def test_any_member_can_go_and_the_others_stay_as_written(
 def test_members_of_another_text_are_noticed() -> None:
     with pytest.raises(ValueError, match="not the members"):
         member_spans(b"{}", members(b'{"a":1}'))
+
+
+@pytest.mark.parametrize("blank", [b" ", b"\t", b"\r", b"\n", b"\r\n \t", b""])
+def test_any_white_space_may_stand_anywhere_between_tokens(blank: bytes) -> None:
+    text = blank.join([b"", b"{", b'"a"', b":", b"1", b",", b'"b"', b":", b"[2]", b"}", b""])
+    found = members(text)
+    for name, value in (("a", b"1"), ("b", b"[2]")):
+        start_of_name, start, end = member_spans(text, found)[name]
+        assert text[start:end] == value
+        assert text[start_of_name : start_of_name + 3] == b'"%b"' % name.encode()
+    assert json.loads(without(text, found, "b")) == {"a": 1}
+
+
+def test_a_member_may_have_no_name_at_all() -> None:
+    text = b'{"":1,"a":2}'
+    assert with_value(text, members(text), "", b"3") == b'{"":3,"a":2}'
+
+
+def test_what_looks_like_members_inside_a_value_is_not_found() -> None:
+    text = b'{"a":"{\\"b\\":1,","b":{"a":3}}'
+    assert with_value(text, members(text), "b", b"4") == b'{"a":"{\\"b\\":1,","b":4}'
+
+
+@pytest.mark.parametrize("text", [b'[{"a":1}]', b'x"a":1}', b'{1,"a":1}', b'{"b":2;"a":1}'])
+def test_the_text_must_be_the_object_itself(text: bytes) -> None:
+    """The walk goes from token to token; it never looks further on for one that would fit."""
+    wanted = members(b'{"b":2,"a":1}' if b'"b"' in text else b'{"a":1}')
+    with pytest.raises(ValueError, match=r"^these are not the members of this text$"):
+        member_spans(text, wanted)

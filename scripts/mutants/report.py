@@ -1,0 +1,109 @@
+"""The page about mutants: figures by module, and what survived and why."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trial import KILLED, ROOT, SOURCE, STILLBORN, SURVIVED, TIMED_OUT
+
+JUDGED = Path(__file__).parent / "equivalent.toml"
+LAST_RUNS = ROOT / ".mutants"
+MARK = "<!-- figures: written by make mutants -->"
+
+
+@dataclass
+class Score:
+    """What became of the mutants of one module."""
+
+    module: str
+    counts: Counter[str] = field(default_factory=Counter)
+    survivors: list[str] = field(default_factory=list)
+
+    @property
+    def made(self) -> int:
+        return self.counts.total() - self.counts[STILLBORN]
+
+    @property
+    def killed(self) -> int:
+        return self.counts[KILLED] + self.counts[TIMED_OUT]
+
+    def percent(self) -> float:
+        return 100 * self.killed / self.made if self.made else 100.0
+
+
+def save(score: Score) -> None:
+    """Keeps the result for a later page, with a mark of the code it is about."""
+    LAST_RUNS.mkdir(exist_ok=True)
+    kept = {"code": _code_mark(score.module), "counts": score.counts, "survivors": score.survivors}
+    _kept_at(score.module).write_text(json.dumps(kept, indent=1))
+
+
+def maybe_saved(module: str) -> Score | None:
+    """The last result for a module, if its code is still the same."""
+    path = _kept_at(module)
+    kept = json.loads(path.read_text()) if path.exists() else {"code": ""}
+    if kept["code"] != _code_mark(module):
+        return None
+    return Score(module, Counter(kept["counts"]), kept["survivors"])
+
+
+def _kept_at(module: str) -> Path:
+    return LAST_RUNS / (module.replace("/", "-") + ".json")
+
+
+def _code_mark(module: str) -> str:
+    return hashlib.sha256((SOURCE / "penstock" / f"{module}.py").read_bytes()).hexdigest()
+
+
+def judged() -> dict[str, dict[str, str]]:
+    """Survivors that change nothing anybody can see, by module, each with its reason."""
+    return tomllib.loads(JUDGED.read_text()) if JUDGED.exists() else {}
+
+
+def row(score: Score, known: dict[str, str]) -> str:
+    equivalent = sum(key in known for key in score.survivors)
+    return (
+        f"| `{score.module}` | {score.made} | {score.killed} | {score.percent():.1f} % "
+        f"| {equivalent} | {len(score.survivors) - equivalent} |"
+    )
+
+
+def write(page: Path, scores: list[Score]) -> None:
+    """Puts the figures at the end of `page`, after its introduction."""
+    known = judged()
+    total = Score("all of them")
+    for score in scores:
+        total.counts += score.counts
+    lines = [
+        "| module | mutants | killed | killed of all | survived, judged equivalent | survived, not judged |",
+        "|---|---:|---:|---:|---:|---:|",
+        *(row(score, known.get(score.module, {})) for score in scores),
+    ]
+    judged_count = sum(key in known.get(score.module, {}) for score in scores for key in score.survivors)
+    open_count = total.counts[SURVIVED] - judged_count
+    lines.append(
+        f"| **all** | {total.made} | {total.killed} | **{total.percent():.1f} %** | {judged_count} "
+        f"| {open_count} |"
+    )
+    lines += ["", "## Survivors judged equivalent", ""]
+    for score in scores:
+        reasons = known.get(score.module, {})
+        found = [key for key in score.survivors if key in reasons]
+        if found:
+            lines += [f"`{score.module}`", ""]
+            lines += [f"- `` {key} ``  \n  {reasons[key]}" for key in found] + [""]
+    lines += ["## Survivors that are not judged", ""]
+    rest = [
+        f"- `{score.module}`: `` {key} ``"
+        for score in scores
+        for key in score.survivors
+        if key not in known.get(score.module, {})
+    ]
+    lines += rest or ["None."]
+    head = page.read_text().partition(MARK)[0]
+    page.write_text(head + MARK + "\n\n" + "\n".join(lines).rstrip() + "\n")
