@@ -32,6 +32,7 @@ from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict, is_open
 from penstock.relay.catalogs import Catalogs, principal_of
+from penstock.wire.bodies import to_body
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers, end_to_end
 from penstock.wire.mcp_headers import with_name_of
@@ -356,6 +357,7 @@ class Cable:
         response.version = request.fields.get(b"mcp-protocol-version")
         if batch is not None:
             response.expect_batch(batch, first or [])
+        body = to_body(body, message is not None and message.method is not None)
         self._send(request, response, body, target)
 
     def _send(

@@ -19,6 +19,7 @@ from penstock.upstream import refusals
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.upstream.http_session import HttpSession
 from penstock.upstream.post import Post
+from penstock.wire.bodies import to_body
 from penstock.wire.eras import BATCH_VERSION
 from penstock.wire.glance import maybe_response_id
 from penstock.wire.http1 import Headers
@@ -102,7 +103,8 @@ class Exchanges:
         """Posts a message."""
         self._posts[post.key] = post
         post.answer = HttpAnswer(self, post)
-        self.request(b"POST", post.headers, post.message.raw, post.answer)
+        body = to_body(post.message.raw, post.message.method is not None)
+        self.request(b"POST", post.headers, body, post.answer)
 
     def request(self, method: bytes, headers: Headers, body: bytes, answer: HttpAnswer) -> None:
         """Sends any request to the endpoint."""

@@ -108,8 +108,8 @@ def _without_cr(line: bytes) -> bytes:
 def to_line(raw: bytes) -> bytes:
     """`raw` as one line. A line break inside JSON can only be white space between tokens."""
     if b"\n" in raw or b"\r" in raw:
-        raw = raw.translate(_BREAKS_TO_BLANKS)
+        raw = raw.translate(BREAKS_TO_BLANKS)
     return raw + b"\n"
 
 
-_BREAKS_TO_BLANKS = bytes.maketrans(b"\r\n", b"  ")
+BREAKS_TO_BLANKS = bytes.maketrans(b"\r\n", b"  ")
