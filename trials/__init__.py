@@ -1,0 +1,1 @@
+"""Long trials of a running Penstock, each a package with a make target of its own."""
