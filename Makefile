@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -13,6 +13,9 @@ help:
 	@echo "make lint         ruff, style and layout"
 	@echo "make types        mypy, strict"
 	@echo "make conformance  the official MCP conformance suites, direct and through Penstock"
+	@echo "make bench        what Penstock adds, beside nginx, a plain relay and peers (15 minutes); writes docs/performance.md"
+	@echo "make bench-quick  the same in two minutes, printed only"
+	@echo "make bench-peers  install the peers that the benchmark compares with"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -49,6 +52,17 @@ conformance: $(STAMP) peers
 
 conformance-short: $(STAMP) peers
 	@$(BIN)/python scripts/conformance.py --short || { code=$$?; [ $$code = 3 ] && echo "Without Node the conformance suites are skipped."; [ $$code = 3 ]; }
+
+bench: $(STAMP)
+	@sh scripts/bench_setup
+	$(BIN)/python -m bench --write
+
+bench-quick: $(STAMP)
+	@sh scripts/bench_setup
+	$(BIN)/python -m bench --quick --no-peers
+
+bench-peers: $(STAMP)
+	@PYTHON=$(PYTHON) sh scripts/bench_peers_setup
 
 clean:
 	rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

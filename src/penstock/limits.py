@@ -33,6 +33,15 @@ HELD_BYTES = MESSAGE_BYTES
 READ_BYTES = 64 * 1024
 """One read from a pipe. Above 128 KiB every read would be a memory mapping of its own."""
 
+JOINED_BYTES = 64 * 1024
+"""Small messages that wait together are joined up to this size: one buffer is written faster than many."""
+
+SOCKET_READ_BYTES = 64 * 1024
+"""One read from a socket."""
+
+SOCKET_BULK_READ_BYTES = 256 * 1024
+"""One read from a socket whose last one was full: a large message takes fewer turns."""
+
 PIPE_BYTES = 1024 * 1024
 """Size asked of the kernel for the pipes to a child: the default 64 KiB halves the speed of big messages."""
 
@@ -71,6 +80,12 @@ PATTERN_NESTING = 50
 
 PATTERN_WORK = 250_000
 """Steps to tell apart what one pattern repeats: a quarter second. 200 names that begin alike take 3,000."""
+
+PLAIN_TEXT = 256
+"""Characters of a text up to which a plain pattern is looked for without RE2; tool names have 128 at most."""
+
+PATTERNS_KEPT = 4096
+"""Compiled patterns that are remembered; one that was forgotten is compiled again."""
 
 PATTERN_BYTES = 1024 * 1024
 """What RE2 may use for one pattern. 2,000 names in one fit; one that does not fit is refused."""

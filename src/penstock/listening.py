@@ -6,10 +6,10 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock import limits, say
 from penstock.config import ProxyConfig, UrlUpstream
-from penstock.downstream.cable import Cable
 from penstock.downstream.front import Door, Front
 from penstock.downstream.guard import Guard
 from penstock.downstream.modern_http import ModernDoor
@@ -32,6 +32,9 @@ from penstock.relay.office import Office
 from penstock.relay.sessions import Sessions
 from penstock.summary import say_catalog
 from penstock.wire.eras import Era, era_of_header
+
+if TYPE_CHECKING:
+    from penstock.downstream.cable import Cable
 
 log = logging.getLogger("penstock")
 
@@ -169,6 +172,8 @@ class _Listening:
         well_known: Door | None = None
         upstream = config.upstream
         if isinstance(upstream, UrlUpstream) and self._kind != "sse":
+            from penstock.downstream.cable import Cable  # a command has no use for it
+
             self._client = HttpClient(upstream.url, connect_timeout=config.connect_seconds)
             self._cable = Cable(
                 self._client,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -53,7 +53,7 @@ class Sessions:
     @staticmethod
     def new_id() -> bytes:
         """An id that nobody can guess: 192 random bits."""
-        return secrets.token_urlsafe(24).encode()
+        return os.urandom(24).hex().encode()
 
     def make_room(self) -> bool:
         """Ends the longest idle session if there is no room for one more; False when all are busy."""

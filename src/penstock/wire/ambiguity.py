@@ -99,7 +99,8 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
     Counts brackets outside strings, in slices, without building a tree: ten megabytes of `[],` cost
     a few milliseconds a slice and no memory. On text that is not JSON the answer means nothing.
     """
-    if raw.count(b"[") + raw.count(b"{") <= levels:
+    # What is opened is closed again, so a short text has no room for many levels.
+    if len(raw) <= 2 * levels or raw.count(b"[") + raw.count(b"{") <= levels:
         return False
     depth = 0
     in_string = False

@@ -48,13 +48,17 @@ class LineSplitter:
         """The lines that `data` completes, in order, without their line ends."""
         lines = data.split(b"\n")
         rest = lines.pop()
+        if not rest and not self._size and len(lines) == 1 and _is_bare(lines[0], self._keep):
+            return lines  # type: ignore[return-value]
         out: list[bytes | Oversize] = []
         if lines:
             first = self._finish(lines[0])
             if first is not None:
                 out.append(first)
             for line in lines[1:]:
-                if len(line) > self._keep:
+                if _is_bare(line, self._keep):
+                    out.append(line)
+                elif len(line) > self._keep:
                     out.append(Oversize(len(line), line[:_EDGE], line[-_EDGE:], True))
                 elif line.strip(_BLANK):
                     out.append(_without_cr(line))
@@ -99,6 +103,11 @@ class LineSplitter:
             self._is_given_up = True
             return Oversize(self._size, self._head, self._tail, False)
         return None
+
+
+def _is_bare(line: bytes, keep: int) -> bool:
+    """Whether a line can be taken as it is, seen from its edges and length alone."""
+    return line[:1] == b"{" and line[-1:] == b"}" and len(line) <= keep
 
 
 def _without_cr(line: bytes) -> bytes:

@@ -865,7 +865,7 @@ def test_tls_after_a_start_without_it(certificate):
     source = f"""
 import sys
 from penstock.net import loop
-loop.import_asyncio()
+loop.import_asyncio("whole")
 import asyncio
 assert "ssl" not in sys.modules
 from penstock.net.http_client import HttpClient
@@ -882,7 +882,7 @@ async def main():
     await client.close()
     return 0
 
-sys.exit(loop.run(main))
+sys.exit(loop.run(main, "whole"))
 """
 
     async def main() -> None:
