@@ -10,7 +10,15 @@ from msgspec import Raw
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
-from penstock.wire.ambiguity import folded, readable
+from penstock.wire.ambiguity import (
+    Ambiguous,
+    NotAnObject,
+    NotJson,
+    elements,
+    folded,
+    last_members,
+    members,
+)
 from penstock.wire.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.replies import error_reply, raw_error_reply, result_reply, tool_not_found
 
@@ -88,7 +96,7 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     tool list when it has `tools` at its top, as the schema says; what a tool returns further down is its own
     affair. What comes unasked has no business with tools at any depth.
     """
-    if b"tools" not in message.raw and b"\\u" not in message.raw:
+    if b"tools" not in message.raw.lower() and b"\\u" not in message.raw:
         return False  # no member can be called tools, however it is spelt
     if message.method == "sampling/createMessage":
         return False  # tools offered to the client's own model, not the upstream's to be called
@@ -98,44 +106,75 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
         return False
     try:
         if is_result or len(memoryview(body)) > _DEEP_BYTES:
-            return any(_is_hidden(tool, choice) for tool in _top_list(body))
-        return any(_is_hidden(tool, choice) for tool in _listed(msgspec.json.decode(readable(body))))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return _lists_hidden(body, choice)
+        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(bytes(body))))
+    except Ambiguous:
+        return True  # some reader may find one
+    except (NotJson, NotAnObject, RecursionError):
         return False  # no list that anybody could read
 
 
-def _top_list(body: Raw) -> list[object]:
-    try:
-        tools = _decode_listing(body).tools
-    except msgspec.DecodeError:
-        tools = _decode_listing(readable(body)).tools
-    return tools if isinstance(tools, list) else []
+def _lists_hidden(body: Raw, choice: ToolFilter) -> bool:
+    """Whether the list at the top of `body` has a hidden tool in it. Raises Ambiguous, as `members` does."""
+    names = last_members(body)[0].keys()
+    if names <= _USUAL_NAMES or not any(folded(name) in _LIST_NAMES for name in names):
+        return False
+    for name, value in members(body).items():
+        if folded(name) == "tools" and memoryview(value)[0] == _OPEN_BRACKET:
+            for entry in elements(value):
+                try:
+                    tool = members(entry)
+                    hint = members(tool["annotations"]).get("readOnlyHint") if "annotations" in tool else None
+                except NotAnObject:
+                    continue
+                shown = _decode_pairs(bytes(tool.get("name", b"null")))
+                if _is_denied(shown, hint is not None and bytes(hint) == b"true", choice):
+                    return True
+    return False
+
+
+def _is_denied(name: object, is_read_only: bool, choice: ToolFilter) -> bool:
+    if not isinstance(name, str):
+        return False
+    # Half a surrogate pair is no character that a pattern could be asked about.
+    plain = name if name.isascii() else name.encode(errors="replace").decode()
+    return choice.maybe_denial(plain, is_read_only) is not None
 
 
 def _is_hidden(tool: object, choice: ToolFilter) -> bool:
-    name = tool.get("name") if isinstance(tool, dict) else None
-    if not isinstance(name, str) or not isinstance(tool, dict):
+    """Whether any name of the members in `tool` is hidden, be it there once or twice."""
+    if not isinstance(tool, _Pairs):
         return False
-    annotations = tool.get("annotations")
-    is_read_only = isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
-    return choice.maybe_denial(name, is_read_only) is not None
+    annotations = [inner for name, inner in tool if name == "annotations" and isinstance(inner, _Pairs)]
+    hints = [hint for inner in annotations for name, hint in inner if name == "readOnlyHint"]
+    is_read_only = hints == [True]
+    return any(folded(key) == "name" and _is_denied(name, is_read_only, choice) for key, name in tool)
 
 
 def _listed(content: object) -> Iterator[object]:
     """Everything that stands in a list called tools, however deep it lies."""
-    if isinstance(content, dict):
-        tools = content.get("tools")
-        if isinstance(tools, list):
-            yield from tools
-    if isinstance(content, dict | list):
-        for part in content.values() if isinstance(content, dict) else content:
-            yield from _listed(part)
+    if isinstance(content, _Pairs):
+        for name, inner in content:
+            if folded(name) == "tools" and isinstance(inner, list) and not isinstance(inner, _Pairs):
+                yield from inner
+            yield from _listed(inner)
+    elif isinstance(content, list):
+        for inner in content:
+            yield from _listed(inner)
 
 
-class _Listing(msgspec.Struct):
-    tools: object = None
+class _Pairs(list[tuple[str, object]]):
+    """An object with all its members, also those that stand twice."""
 
 
-_decode_listing = msgspec.json.Decoder(_Listing).decode
+def _decode_pairs(text: bytes) -> object:
+    import json  # the only reader at hand that shows repeated names
+
+    return json.loads(text, object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+
+
+_USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
+_LIST_NAMES = frozenset({"tools", "__proto__", "constructor", "prototype"})
 _OPEN_BRACE = ord("{")
+_OPEN_BRACKET = ord("[")
 _DEEP_BYTES = 256 * 1024  # above this, a tree of the whole message would cost more than the look is worth

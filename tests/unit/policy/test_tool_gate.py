@@ -146,6 +146,10 @@ def test_an_upstream_without_tools_answers_in_its_own_words() -> None:
         b'{"result":{"tools":[{"name":"hidden"}]}}',
         b'{"result":5,"tools":[{"name":"hidden"}]}',
         b'{"data":{"tools":[{"name":"hidden"}]}}',
+        b'{"tools":[{"name":"hidden"}],"tools":[]}',
+        b'{"tools":[],"Tools":[{"name":"hidden"}]}',
+        b'{"tools":[{"name":"hidden","name":"echo"}]}',
+        b'{"tools":[{"name":"\\ud800"},{"name":"hidden\\ud800"}]}',
     ],
 )
 def test_a_list_that_comes_unasked_shows_nothing_hidden(params: bytes) -> None:
@@ -167,7 +171,13 @@ def test_a_list_that_answers_something_else_is_seen_at_the_top_of_a_result() -> 
     for result, is_seen in (
         (b'{"tools":[{"name":"hidden"}]}', True),
         (b'{"x":"\\ud800","tools":[{"name":"hid\\u0064en"}]}', True),
+        (b'{"tools":[{"name":"hidden"}],"tools":[]}', True),
+        (b'{"Tools":[{"name":"hidden"}]}', True),
+        (b'{"tools":[{"name":"hidden","name":"echo"}]}', True),
+        (b'{"tools":[{"name":"\\ud800"},{"name":"hidden\\ud800"}]}', True),
+        (b'{"__proto__":{"tools":[{"name":"hidden"}]}}', True),
         (b'{"tools":[{"name":"echo"}]}', False),
+        (b'{"tools":[{"name":"echo","annotations":5}]}', False),
         (b'{"structuredContent":{"tools":[{"name":"hidden"}]}}', False),
         (b'{"content":[{"type":"text","text":"hidden tools"}]}', False),
     ):
