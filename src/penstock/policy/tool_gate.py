@@ -114,6 +114,19 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
         return False  # no list that anybody could read
 
 
+def text_lists_hidden_tools(text: bytes, choice: ToolFilter) -> bool:
+    """The same for what is no message at all, such as the body of an error: JSON that lists a hidden tool.
+
+    Words about tools are free; only a list that a program could take for one is not.
+    """
+    if b"tools" not in text.lower() and b"\\u" not in text:
+        return False
+    try:
+        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
+    except (ValueError, RecursionError):
+        return False  # words
+
+
 def _lists_hidden(body: Raw, choice: ToolFilter) -> bool:
     """Whether the list at the top of `body` has a hidden tool in it. Raises Ambiguous, as `members` does."""
     names = last_members(body)[0].keys()

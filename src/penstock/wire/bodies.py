@@ -1,4 +1,4 @@
-"""A message as an HTTP body: its own bytes, unless whoever reads lines would find a second message in them."""
+"""A message as an HTTP body: its own bytes, unless who reads lines would find a second message in them."""
 
 from __future__ import annotations
 
