@@ -57,6 +57,7 @@ class Cell:
         direct: bool = False,
         ruled: bool = False,
         options: tuple[str, ...] = (),
+        deny: tuple[str, ...] = (),
     ) -> None:
         self.client, self.transport, self.version = client, upstream, version
         self.direct, self.ruled = direct, ruled
@@ -67,7 +68,7 @@ class Cell:
         self.errors = self.work / "stdio-errors"
         self.errors.touch()
         self.there = Upstream(upstream, self.work, "--bytes", str(self.bytes_file), *options)
-        self.rules = ["--deny", DENY]
+        self.rules = [word for pattern in (DENY, *deny) for word in ("--deny", pattern)]
         self.forbidden: tuple[str, ...] = DENIED
         if ruled:
             file = self.work / "rules.yaml"

@@ -27,16 +27,24 @@ def _bad(row: str, what: str, raw: bytes, *upstreams: str) -> Hostile:
     return Hostile(row, what, raw + b"\n", REFUSED, upstreams=upstreams or ("stdio", *URLS), more={"mute": 1})
 
 
-def _events(row: str, what: str, raw: bytes, verdict: str = REFUSED, size: int = 0) -> Hostile:
+def _events(
+    row: str, what: str, raw: bytes, verdict: str = REFUSED, size: int = 0, on_cable: str = ""
+) -> Hostile:
     """Written to an event stream as it is."""
     more = {"slice": size} | ({"mute": 1} if b"<id>" in raw else {})
-    return Hostile(row, what, raw, verdict, "wire", URLS, more)
+    return Hostile(row, what, raw, verdict, "wire", URLS, more, on_cable)
 
 
 def _http(row: str, what: str, status: str, kind: str, body: bytes, more: str = "", size: int = 0) -> Hostile:
     """A whole HTTP response, written as it is."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n{more}\r\n".encode()
-    return Hostile(row, what, head + body, REFUSED, "raw", ("streamable",), {"slice": size})
+    is_free_text = kind == "text/html" and not status.startswith("2")  # the upstream's words, and its status
+    # A session that the upstream does not know any more is lost, and with it all that stdio and SSE have.
+    clients = ("streamable",) if status.startswith("404") else ("stdio", "sse", "streamable")
+    on_cable = PASSED if is_free_text else ""
+    return Hostile(
+        row, what, head + body, REFUSED, "raw", ("streamable",), {"slice": size}, on_cable, clients
+    )
 
 
 def _passed(row: str, what: str, raw: bytes, order: str = "say") -> Hostile:
@@ -67,7 +75,8 @@ ATTACKS = [
     _noise("93", "a notification with the list in escapes", b'{"jsonrpc":"2.0","method":"x","params":%b}' % ESCAPED),
     _noise("93", "a request with the list", b'{"jsonrpc":"2.0","id":"q","method":"tools/list","params":%b}' % LISTING),
     _noise("93", "a batch", b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","id":1,"result":%b}]' % LISTING),
-    _noise("104", "two results", b'{"jsonrpc":"2.0","id":1,"result":{},"result":%b}' % LISTING),
+    _noise("104", "two results", b'{"jsonrpc":"2.0","id":1,"result":{},"result":%b}' % LISTING, "stdio", "sse"),
+    _noise("95", "two ids", b'{"jsonrpc":"2.0","id":7,"id":8,"result":%b}' % LISTING, "stdio", "sse"),
     _noise("95", "two lists in one notification, the harmless one first",
            b'{"jsonrpc":"2.0","method":"x","params":{"tools":[],"tools":[{"name":"delete_file"}]}}'),
     _noise("95", "two lists in one notification, the harmless one last",
@@ -83,7 +92,6 @@ ATTACKS = [
          _result(b'{"tools":[%b{"name":"delete_file"}]}' % (b'{"name":"echo"},' * 2000))),
     _bad("95", "after a name that is none", _result(b'{"tools":[7,null,{"name":5},{"name":"delete_file"}]}')),
     _bad("95", "result twice", b'{"jsonrpc":"2.0","id":<id>,"result":{},"result":%b}' % LISTING),
-    _bad("95", "id twice", b'{"jsonrpc":"2.0","id":7,"id":<id>,"result":%b}' % LISTING),
     _bad("50", "CR inside an answer", b'{"jsonrpc":"2.0","id":<id>,\r"result":{}}', "stdio"),
     _bad("50", "two messages in one answer", _result(b"{}") + b'{"jsonrpc":"2.0","method":"b"}', "stdio"),
     _bad("104", "NaN", _result(b'{"x":NaN}')),
@@ -103,10 +111,10 @@ ATTACKS = [
     _events("79", "lines ended by CRLF, cut between", b"data: %b\r\n\r\n" % _result(LISTING), size=3),
     _events("79", "no blank after the colon", b"event: message\ndata:%b\n\n" % _result(LISTING)),
     _events("79", "another event type with a list", b'event: tools\ndata: {"jsonrpc":"2.0","method":"x","params":%b}\n\n' % LISTING, DROPPED),
-    _events("79", "a list in a comment", b": delete_file write_file\n\n", DROPPED),
-    _events("79", "a list as an event id", b"id: delete_file\ndata: \n\n", DROPPED),
-    _events("79", "a list as an unknown field", b"tools: delete_file\n\n", DROPPED),
-    _events("79", "an event type of hidden names", b'event: delete_file\ndata: {"jsonrpc":"2.0","method":"x"}\n\n', DROPPED),
+    _events("79", "hidden names in a comment", b": delete_file write_file\n\n", DROPPED, on_cable=PASSED),
+    _events("79", "a hidden name as an event id", b"id: delete_file\ndata: \n\n", DROPPED, on_cable=PASSED),
+    _events("79", "a hidden name in an unknown field", b"tools: delete_file\n\n", DROPPED, on_cable=PASSED),
+    _events("79", "an event type of hidden names", b'event: delete_file\ndata: {"jsonrpc":"2.0","method":"x"}\n\n', DROPPED, on_cable=PASSED),
     *(
         _http("91", f"{status} with {kind}", status, kind, body)
         for status in ("400 Bad Request", "403 Forbidden", "404 Not Found", "413 Too Large", "429 Too Many", "500 Oops", "503 Later")

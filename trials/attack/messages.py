@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from doors import MODERN, NAMED_BY, Lost
 from gate import is_answer_to
@@ -115,9 +116,10 @@ def _number(text: str) -> int | str:
     return int(text) if len(text) < 20 else text
 
 
-def fire(cell: Cell, raw: bytes, headers: dict[str, str]) -> int:
+def fire(cell: Cell, raw: bytes, headers: dict[str, str] | None = None, door: Any = None) -> int:
     """Sends one message as these bytes; the status, where there is one."""
-    door = cell.attacker
+    door = door or cell.attacker
+    headers = next(_headers(cell, raw, FORWARD, door)) if headers is None else headers
     if cell.client == "stdio":
         door.say(raw)
         return 0
@@ -128,14 +130,14 @@ def fire(cell: Cell, raw: bytes, headers: dict[str, str]) -> int:
     return int(response.status)
 
 
-def _headers(cell: Cell, raw: bytes, expected: str) -> Iterator[dict[str, str]]:
+def _headers(cell: Cell, raw: bytes, expected: str, door: Any = None) -> Iterator[dict[str, str]]:
     """The headers to send it with. In the newer era those say what the body says, once truly and once not."""
     headers = {"Content-Type": "application/json"}
     if cell.client != "streamable":
         yield headers
         return
     headers["Accept"] = "application/json, text/event-stream"
-    door = cell.attacker
+    door = door or cell.attacker
     if cell.era == "legacy":
         if door.session:
             headers["Mcp-Session-Id"] = door.session

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from trials.attack.cell import Cell
     from trials.attack.raw_http import Front
 
 DENIED = ("write_file", "delete_file")
@@ -25,6 +26,7 @@ REFUSED = "refused"
 DROPPED = "dropped"
 PASSED = "passed untouched"
 ANSWERED = "answered here"
+HELD = "held"  # within its limit of memory, and nobody waited for it
 LEAK = "LEAK"  # a denied call upstream, or a hidden name at the client
 NOISE = "NOISE"  # a wrong or changed message, or words of ours that are nobody's business
 DEAD = "DEAD"  # the next allowed call fails, or another session noticed
@@ -66,6 +68,26 @@ class Hostile(NamedTuple):
     order: str = "say"
     upstreams: tuple[str, ...] = ("stdio", "sse", "streamable")
     more: dict[str, Any] = {}  # noqa: RUF012  (never changed)
+    on_cable: str = ""  # where both sides speak Streamable HTTP, if that differs
+    clients: tuple[str, ...] = ("stdio", "sse", "streamable")
+
+
+class Scene(NamedTuple):
+    """Something that takes more than one step. `play` gives the verdict, and why."""
+
+    row: str
+    what: str
+    play: Callable[[Cell], tuple[str, str]]
+    eras: tuple[str, ...] = ("legacy", "modern")
+    clients: tuple[str, ...] = ("stdio", "sse", "streamable")
+
+
+class Weight(NamedTuple):
+    """Something heavy. `play` gives the verdict, why, and what was measured."""
+
+    row: str
+    what: str
+    play: Callable[[Cell], tuple[str, str, float]]
 
 
 class Result(NamedTuple):
@@ -76,6 +98,7 @@ class Result(NamedTuple):
     cell: str
     verdict: str
     why: str = ""
+    figure: float = 0.0  # what was measured, where something was
 
     @property
     def is_bad(self) -> bool:
