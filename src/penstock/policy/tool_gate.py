@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw
 
+from penstock import limits
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
 from penstock.wire.ambiguity import (
     Ambiguous,
+    Crowded,
     NotAnObject,
     NotJson,
     elements,
@@ -105,10 +108,12 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     if body is None or memoryview(body)[0] != _OPEN_BRACE:
         return False
     try:
-        if is_result or len(memoryview(body)) > _DEEP_BYTES:
+        if is_result:
             return _lists_hidden(body, choice)
+        if len(memoryview(body)) > _DEEP_BYTES:
+            return _names_hidden(bytes(body), choice)
         return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(bytes(body))))
-    except Ambiguous:
+    except (Ambiguous, Crowded):
         return True  # some reader may find one
     except (NotJson, NotAnObject, RecursionError):
         return False  # no list that anybody could read
@@ -144,6 +149,26 @@ def _lists_hidden(body: Raw, choice: ToolFilter) -> bool:
                 if _is_denied(shown, hint is not None and bytes(hint) == b"true", choice):
                     return True
     return False
+
+
+def _names_hidden(text: bytes, choice: ToolFilter) -> bool:
+    """Whether a text too large for a tree has lists called tools, and names of hidden ones anywhere."""
+    if not any(folded(_plain(match[1])) == "tools" for match in _LIST_KEY.finditer(text)):
+        return False
+    for count, match in enumerate(_NAME_PAIR.finditer(text)):
+        if count > limits.PATH_PARTS:
+            return True  # more than anybody should look at
+        if folded(_plain(match[1])) == "name" and _is_denied(_plain(match[2]), False, choice):
+            return True
+    return False
+
+
+def _plain(text: bytes) -> str:
+    """A string as its reader sees it; empty where the quotes were not its own."""
+    try:
+        return str(_decode_pairs(b'"%b"' % text))
+    except ValueError:
+        return ""
 
 
 def _is_denied(name: object, is_read_only: bool, choice: ToolFilter) -> bool:
@@ -188,6 +213,10 @@ def _decode_pairs(text: bytes) -> object:
 
 _USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
 _LIST_NAMES = frozenset({"tools", "__proto__", "constructor", "prototype"})
+_STRING = rb'((?:[^"\\]|\\.)*+)"'
+_BETWEEN = rb"[ \t\r\n]*+:[ \t\r\n]*+"
+_LIST_KEY = re.compile(rb'"(?=[tT\\\x80-\xff ])' + _STRING + _BETWEEN + rb"\[", re.DOTALL)
+_NAME_PAIR = re.compile(rb'"(?=[nN\\\x80-\xff ])' + _STRING + _BETWEEN + rb'"' + _STRING, re.DOTALL)
 _OPEN_BRACE = ord("{")
 _OPEN_BRACKET = ord("[")
 _DEEP_BYTES = 256 * 1024  # above this, a tree of the whole message would cost more than the look is worth
