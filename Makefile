@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers attack
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench        what Penstock adds, beside nginx, a plain relay and peers (15 minutes); writes docs/performance.md"
 	@echo "make bench-quick  the same in two minutes, printed only"
 	@echo "make bench-peers  install the peers that the benchmark compares with"
+	@echo "make attack       every known attack over every transport, with and without Penstock; writes docs/attacks.md"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -63,6 +64,9 @@ bench-quick: $(STAMP)
 
 bench-peers: $(STAMP)
 	@PYTHON=$(PYTHON) sh scripts/bench_peers_setup
+
+attack: $(STAMP)
+	$(BIN)/python -m trials.attack --write docs/attacks.md
 
 clean:
 	rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

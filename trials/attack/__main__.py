@@ -1,9 +1,9 @@
 """`python -m trials.attack`: fires all, prints the table, exits with 1 when anything got through.
 
-    --cells 'streamable>stdio'   only cells whose name contains this (repeatable)
-    --rows 51,76                 only these rows
-    --short                      each client transport once in both eras, and no floods
-    --json FILE, --write FILE    the results for programs, and the page for people
+--cells 'streamable>stdio'   only cells whose name contains this (repeatable)
+--rows 51,76                 only these rows
+--short                      each client transport once in both eras, and no floods
+--json FILE, --write FILE    the results for programs, and the page for people
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -42,6 +43,9 @@ RULES = {
     },
 }
 RULE_TEXTS = (DENY.encode(), b"fil[e]", b".*qqq", b'"note"')
+_TRACE = re.compile(
+    r'File "[^"]*(?:src|site-packages)/penstock/'
+)  # an upstream that is cut off may leave one too
 _marks = itertools.count(1)
 
 
@@ -229,7 +233,7 @@ class Cell:
             return (DEAD, dead) if dead else None
         if words := words_of_ours(seen, RULE_TEXTS):
             return NOISE, f"the client was shown {words[0]!r}"
-        if "Traceback" in self.stderr:
+        if _TRACE.search(self.stderr):
             return NOISE, "a traceback on stderr"
         return None
 

@@ -39,7 +39,8 @@ def denied_calls(pieces: Iterable[bytes], names: Iterable[str] = DENIED) -> set[
             if len(view) <= LARGE:
                 found |= calls_in(view) & wanted
             else:
-                found |= {name for name in wanted if name.encode() in view and b"call" in view}
+                lines = [line for line in view.split(b"\n") if b"tools/call" in line]
+                found |= {name for name in wanted if any(name.encode() in line for line in lines)}
     return found
 
 

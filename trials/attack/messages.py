@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from doors import MODERN, NAMED_BY, Lost
-from gate import is_answer_to
+from gate import DEADLINE, is_answer_to
 from trials.attack.cell import Cell
 from trials.attack.client_bytes import ATTACKS, as_read_file, in_era
 from trials.attack.judge import is_refusal
@@ -116,7 +116,13 @@ def _number(text: str) -> int | str:
     return int(text) if len(text) < 20 else text
 
 
-def fire(cell: Cell, raw: bytes, headers: dict[str, str] | None = None, door: Any = None) -> int:
+def fire(
+    cell: Cell,
+    raw: bytes,
+    headers: dict[str, str] | None = None,
+    door: Any = None,
+    within: float = DEADLINE,
+) -> int:
     """Sends one message as these bytes; the status, where there is one."""
     door = door or cell.attacker
     headers = next(_headers(cell, raw, FORWARD, door)) if headers is None else headers
@@ -125,7 +131,7 @@ def fire(cell: Cell, raw: bytes, headers: dict[str, str] | None = None, door: An
         return 0
     target = door.endpoint if cell.client == "sse" else "/mcp"
     response = door.http("POST", target, headers, raw, "attack")
-    door.until(lambda: response.is_over)
+    door.until(lambda: response.is_over, within)
     response.close()
     return int(response.status)
 

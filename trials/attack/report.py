@@ -47,7 +47,9 @@ def table(results: list[Result]) -> str:
     lines = [f"{'row':>4} {'attack':56} {'from stdio':18} {'from SSE':18} {'from HTTP':18} direct"]
     for (row, what), found in by_attack(results).items():
         words = [f"{word[:18]:18}" for word in _columns(found)]
-        lines.append(f"{row:>4} {what.encode('ascii', 'backslashreplace').decode()[:56]:56} {' '.join(words)}".rstrip())
+        lines.append(
+            f"{row:>4} {what.encode('ascii', 'backslashreplace').decode()[:56]:56} {' '.join(words)}".rstrip()
+        )
     return "\n".join(lines)
 
 
@@ -97,6 +99,20 @@ def page(results: list[Result]) -> str:
     for (row, what), found in by_attack(results).items():
         shown = what.encode("ascii", "backslashreplace").decode().replace("|", "\\|")[:80]
         lines.append(f"| {row} | `{shown}` | {' | '.join(_columns(found))} |")
+    measured = [result for result in results if result.figure]
+    if measured:
+        lines += [
+            "",
+            "## Measured",
+            "",
+            "The cell that took most, for each.",
+            "",
+            "| row | what | cell | measured |",
+        ]
+        lines.append("|---|---|---|---|")
+        for row, what in dict.fromkeys((result.row, result.what) for result in measured):
+            worst = max((one for one in measured if one.what == what), key=lambda one: one.figure)
+            lines.append(f"| {row} | {what} | {worst.cell} | {worst.why} |")
     lines += ["", "Cells: " + "; ".join(cells) + ".", "", "## Not in this table", ""]
     lines += ["| rows | proven by |", "|---|---|"]
     lines += [f"| {rows} | {where} |" for rows, where in ELSEWHERE]

@@ -11,7 +11,7 @@ from typing import Any
 
 from doors import Lost, StdioDoor
 from gate import call
-from trials.attack.cell import Cell
+from trials.attack.cell import Cell, alive
 from trials.attack.client_bytes import WRITE, in_era
 from trials.attack.judge import is_refusal
 from trials.attack.messages import KEPT, fire
@@ -93,6 +93,8 @@ def a_list_that_changes(cell: Cell) -> tuple[str, str]:
 def _cut(cell: Cell, raw: bytes) -> tuple[str, str]:
     """Half a call, then the end of input."""
     door = cell.connect()
+    alive(door)  # so that its greetings have all arrived
+    cell.forget()
     if isinstance(door, StdioDoor):
         assert door.process.stdin is not None
         os.write(door.process.stdin.fileno(), raw)

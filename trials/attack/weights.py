@@ -50,27 +50,40 @@ def _begin_peak(pid: int) -> None:
 
 def _meanwhile(cell: Cell, work: Callable[[], Any]) -> tuple[int, float]:
     """Does `work` while the bystander calls on and on; how often it was answered, and its longest wait."""
-    thread = threading.Thread(target=work)
+    faults: list[BaseException] = []
+
+    def watched() -> None:
+        try:
+            work()
+        except (Lost, OSError, AssertionError) as fault:
+            faults.append(fault)
+
+    thread = threading.Thread(target=watched)
     thread.start()
     answered, longest = 0, 0.0
     while thread.is_alive() or answered < 3:
         began = time.monotonic()
-        alive(cell.bystander)
+        alive(cell.bystander, 90.0)
         answered, longest = answered + 1, max(longest, time.monotonic() - began)
     thread.join()
+    if faults:
+        raise faults[0]
     return answered, longest
 
 
 def brackets(cell: Cell, frame: bytes, expected: bytes) -> tuple[str, str, float]:
     """A message of ten megabytes of `[],`, of which a tree would take thirty times as much."""
     frame = in_era(frame, cell.era)
-    raw = frame.replace(b"<brackets>", b"[" + b"[]," * ((LIMIT - ROOM - len(frame)) // 3) + b"[]]")
+    room = LIMIT - ROOM - len(frame)
+    raw = frame.replace(b"<brackets>", b"[" + b"[]," * (room // 3) + b"[]]")
+    if b"<members>" in raw:
+        raw = frame.replace(b"<members>", b",".join(b'"%x":0' % n for n in range(room // 10))[:room])
     door = cell.attacker
     door.seen = None
     _begin_peak(cell.pid)
     status: list[int] = []
-    answered, longest = _meanwhile(cell, lambda: status.append(fire(cell, raw)))
-    alive(door)
+    answered, longest = _meanwhile(cell, lambda: status.append(fire(cell, raw, within=90.0)))
+    alive(door, 90.0)
     peak = peak_memory(cell.pid)
     told = b"".join(heard.raw[:200] for heard in door.heard if b"alive-" not in heard.raw)
     if expected not in told:
@@ -127,12 +140,16 @@ def _flood(cell: Cell, door: Any, count: int, size: int) -> None:
     door.say(request(b'"flood"', "x/flood", params))
 
 
-_CALL = b'{"jsonrpc":"2.0","id":"t","method":"tools/call","params":{"name":"%b","arguments":{"a":<brackets>}}}'
+_CALL = (
+    b'{"jsonrpc":"2.0","id":"t","method":"tools/call","params":{"name":"%b","arguments":{"a":<brackets>}}}'
+)
 
 WEIGHTS = [
     Weight("20", "10 MB of [], in an allowed call", partial(brackets, frame=_CALL % b"echo", expected=b'"called"')),
     Weight("20", "10 MB of [], in a denied call", partial(brackets, frame=_CALL % b"write_file", expected=b"Tool not found")),
     Weight("20", "10 MB of [], and nothing else", partial(brackets, frame=b"<brackets>", expected=b'"error"')),
+    Weight("20", "10 MB of members in params", partial(brackets, frame=_CALL.replace(b'"arguments":{"a":<brackets>}', b"<members>") % b"write_file", expected=b'"error"')),
+    Weight("20", "10 MB of members in the envelope", partial(brackets, frame=b'{"jsonrpc":"2.0","id":"t","method":"ping",<members>}', expected=b'"error"')),
     Weight("85", "100,000 notifications to a client that reads", a_flood_that_is_read),
     Weight("85", "200 MB to a client that does not read", a_flood_that_is_not_read),
 ]  # fmt: skip
