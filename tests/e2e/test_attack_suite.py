@@ -37,7 +37,7 @@ def test_rules_hold_where_the_filter_does(tmp_path: Path):
 
 
 def test_without_a_proxy_the_judge_sees_the_calls(tmp_path: Path):
-    """That the judge can fail: every row that holds a denied call for some reader leaks when nobody is there."""
+    """That the judge can fail: every row with a denied call for some reader leaks when nobody is there."""
     rows = [row for row in SMALL if calls_in(row.raw) & set(DENIED)]
     assert len(rows) > 90
     cell = Cell(tmp_path, "streamable", "streamable", "2025-11-25", direct=True)

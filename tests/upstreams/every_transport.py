@@ -97,7 +97,7 @@ class Everywhere(scripted.Scripted):
         self.speak(self.lobby(), params["raw"].encode("latin-1") + b"\n")
 
     def order_wire(self, token: bytes, params: dict) -> None:
-        """Says `raw` as it is, not as messages, in pieces of `slice` bytes; then answers, unless that was it."""
+        """Says `raw` as it is, not as messages, in pieces of `slice` bytes; then answers, unless `mute`."""
         raw = params["raw"].encode("latin-1").replace(b"<id>", token)
         size = int(params.get("slice", 0)) or len(raw)
         for at in range(0, len(raw), size):

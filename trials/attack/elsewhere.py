@@ -1,4 +1,4 @@
-"""Rows of the threat catalogue that are no attack on a live session, and where each is proven. Kept by hand."""
+"""Rows of the threat catalogue that are not in the tables, and where each is proven. Kept by hand."""
 
 from __future__ import annotations
 

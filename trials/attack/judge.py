@@ -24,7 +24,7 @@ LARGE = 100_000
 _LINES = re.compile(rb"\r?\n(?:data: ?)?|\r(?:data: ?)?")
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _BASE64 = re.compile(rb"=\?base64\?([A-Za-z0-9+/=]+)\?=")
-_CHUNK = re.compile(rb"([0-9a-fA-F]+)(?:;[^\r\n]*)?\r?\n")
+_CHUNK = re.compile(rb"[ \r\n]*(?:0[xX])?([0-9a-fA-F]+)(?:;[^\r\n]*)?\r?\n")
 
 
 # --- what reached the upstream ----------------------------------------------------------------------------
@@ -48,7 +48,8 @@ def _views(data: bytes) -> Iterator[bytes]:
     """The bytes as they are; as an HTTP body in chunks; unpacked."""
     yield data
     if b"chunked" in data:
-        yield _unchunked(data)
+        for head in re.finditer(rb"\r\n\r\n", data):
+            yield _unchunked(data[head.end() :])
     for start in [match.start() for match in re.finditer(rb"\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]", data)][:5]:
         yield from _unpacked(data[start:])
 
@@ -56,7 +57,7 @@ def _views(data: bytes) -> Iterator[bytes]:
 def _unchunked(data: bytes) -> bytes:
     """What is in the chunks, by a reader that takes anything for one."""
     body, position = b"", 0
-    while (match := _CHUNK.search(data, position)) is not None:
+    while (match := _CHUNK.match(data, position)) is not None:
         size = min(int(match[1], 16), len(data))
         body += data[match.end() : match.end() + size]
         position = match.end() + size

@@ -1,4 +1,4 @@
-"""Attacks in several steps: around the handshake, with lists that change or lie, with input that ends too soon."""
+"""Attacks in several steps: around the handshake, with lists that change or lie, with input cut off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from doors import Lost, StdioDoor
-from gate import call
+from gate import call, wait_until
 from trials.attack.cell import Cell, alive
 from trials.attack.client_bytes import WRITE, in_era
 from trials.attack.judge import is_refusal
@@ -63,11 +63,14 @@ def before_the_handshake(cell: Cell) -> tuple[str, str]:
 
 def after_a_second_handshake(cell: Cell) -> tuple[str, str]:
     door = cell.connect()
+    session = getattr(door, "session", None)
     for token, version in ((b"51", "2024-11-05"), (b"52", cell.version)):
         try:
             door.begin(version)
         except (Lost, AssertionError, KeyError):
             pass  # whoever refuses a second one is right as well
+        if session is not None:
+            door.session = door.session or session
         door.request(token, "tools/call", b'{"name":"write_file","arguments":{}}')
         if not _is_refused(door, token):
             return NOISE, "not the refusal"
@@ -129,6 +132,39 @@ def a_cancel_of_a_refused_call(cell: Cell) -> tuple[str, str]:
     return REFUSED, ""
 
 
+def a_cancel_of_somebody_elses_call(cell: Cell) -> tuple[str, str]:
+    """The bystander waits for an answer; the attacker cancels every number that its request may have."""
+    mark = f"theirs-{cell.bystander.new_id().decode()}"
+    cell.bystander.begin_order("hold", b'"theirs"', mark=mark)
+    assert wait_until(lambda: any(mark.encode() in line for line in cell.there.reached()))
+    for number in (*range(1, 40), '"theirs"'):
+        fire(
+            cell,
+            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
+            % str(number).encode(),
+        )
+    alive(cell.attacker)
+    held = next(line for line in cell.there.reached() if mark.encode() in line)
+    number = scripted_id(held)
+    hit = [line for line in cell.reached() if b"cancelled" in line and b'"requestId":%b}' % number in line]
+    alive(cell.bystander)
+    release = cell.bystander.order("release", mark=mark)
+    answer = cell.bystander.answer(b'"theirs"')
+    if post := getattr(cell.bystander, "posts", {}).pop(b'"theirs"', None):
+        post.close()
+    cell.bystander.heard.clear()
+    # Sessions of their own have ids of their own: there the same number is another request.
+    is_shared = cell.era == "modern" and cell.client == "streamable" and cell.transport != "streamable"
+    if (hit and is_shared) or b"released" not in answer or "result" not in release:
+        return NOISE, f"another client's request was cancelled: {hit[:1]}"
+    return DROPPED, ""
+
+
+def scripted_id(line: bytes) -> bytes:
+    """The id under which a request reached the upstream."""
+    return line.partition(b'"id":')[2].partition(b",")[0]
+
+
 def one_byte_a_write(cell: Cell) -> tuple[str, str]:
     raw = in_era(call("write_file", b'"slow"'), cell.era)
     assert isinstance(cell.attacker, StdioDoor)
@@ -187,6 +223,7 @@ SCENES = [
     Scene("40", "a denied call before the handshake", before_the_handshake, ("legacy",)),
     Scene("40", "a denied call after a second handshake", after_a_second_handshake, ("legacy",)),
     Scene("47", "a cancel of a call that was refused", a_cancel_of_a_refused_call),
+    Scene("47", "a cancel of somebody else's call", a_cancel_of_somebody_elses_call),
     Scene("55", "a denied call cut off by the end of input", a_denied_call_cut_off),
     Scene("55", "an allowed call cut off by the end of input", an_allowed_call_cut_off),
     Scene("56", "one byte a write", one_byte_a_write, clients=("stdio",)),

@@ -1,4 +1,4 @@
-"""What is heavy: ten megabytes of brackets, floods, and a client that does not read. Memory is read in /proc."""
+"""What is heavy: ten megabytes of brackets, floods, a client that does not read. Memory is read in /proc."""
 
 from __future__ import annotations
 
