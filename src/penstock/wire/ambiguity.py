@@ -44,6 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _MEMBER = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _OPENING = re.compile(rb"[ \t\r\n]*\{")
 _SEPARATOR = re.compile(rb"[ \t\r\n]*,")
+_CLOSING = re.compile(rb"[ \t\r\n]*\}")
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|.)", re.DOTALL)
@@ -283,7 +284,8 @@ def _spans_as_written(text: memoryview, found: Members) -> dict[str, tuple[int, 
         spans[name] = (start, end)
         separator = _SEPARATOR.match(text, end)
         if separator is None:
-            break
+            # A number that begins like the one that was kept is another number: 12 and 1.
+            return spans if _CLOSING.match(text, end) else None
         position = separator.end()
     return spans
 

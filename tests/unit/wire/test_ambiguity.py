@@ -141,6 +141,16 @@ def test_an_equal_value_does_not_hide_a_repeated_name() -> None:
         members(b'{"a":1,"a":1}')
 
 
+@pytest.mark.parametrize("first", [b"12", b"1.5", b"1e9", b"10"])
+@pytest.mark.parametrize("rest", [b"", b',"b":{},"b":[]', b',"Name":2'])
+def test_a_number_that_begins_like_a_later_one_does_not_hide_a_repeated_name(
+    first: bytes, rest: bytes
+) -> None:
+    for blank in (b"", b" "):
+        with pytest.raises(Ambiguous):
+            members(b'{"a":%b%b%b,"a":1}' % (first, blank, rest))
+
+
 def test_large_objects_are_checked_as_small_ones_are() -> None:
     filler = b'"filler":"' + b"x" * 40_000 + b'"'
     assert list(members(b'{"name":1,' + filler + b',"b":2}')) == ["name", "filler", "b"]
