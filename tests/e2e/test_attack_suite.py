@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import trials.attack.client_bytes as client_bytes
+from gate import ROOT
 from readings import calls_in
 from trials.attack.campaign import Plan, cells_of, run
 from trials.attack.cell import Cell
+from trials.attack.elsewhere import ELSEWHERE
 from trials.attack.hostile_upstreams import ATTACKS as ORDERS
 from trials.attack.judge import denied_calls, hidden_names, words_of_ours
 from trials.attack.messages import attack_with_messages
@@ -103,3 +105,9 @@ def test_a_call_is_seen_in_chunks_and_in_gzip():
     assert denied_calls([chunks]) == {"write_file"}
     assert denied_calls([b"POST / HTTP/1.1\r\n\r\n" + gzip.compress(gzip.compress(body))]) == {"write_file"}
     assert denied_calls([b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}']) == set()
+
+
+def test_what_is_proven_elsewhere_is_there():
+    for rows, where in ELSEWHERE:
+        for path in where.split("`")[1::2]:
+            assert (ROOT / path).exists(), (rows, path)

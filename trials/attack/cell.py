@@ -82,7 +82,7 @@ class Cell:
         self.proxy: Proxy | None = None
         self.attacker: Any = None
         self.bystander: Any = None
-        self._read = self._read_bytes = 0
+        self._read = self._read_bytes = self._judged_bytes = 0
         self.start()
 
     @property
@@ -179,7 +179,8 @@ class Cell:
     def forget(self) -> None:
         """What was said until now is nobody's business any more."""
         self._read = self.there.record.stat().st_size
-        self._read_bytes = self.bytes_file.stat().st_size
+        # What came after the last look has not been judged yet, so it is the next look's.
+        self._read_bytes = self.bytes_file.stat().st_size if self.direct else self._judged_bytes
         for door in (self.attacker, self.bystander):
             door.heard.clear()
             door.seen = bytearray()
@@ -195,7 +196,9 @@ class Cell:
         """Every byte that reached the upstream since, connection by connection."""
         with self.bytes_file.open("rb") as file:
             file.seek(self._read_bytes)
-            entries = [json.loads(line) for line in file.read().split(b"\n")[:-1]]
+            lines = file.read().split(b"\n")[:-1]
+        self._judged_bytes = self._read_bytes + sum(len(line) + 1 for line in lines)
+        entries = [json.loads(line) for line in lines]
         streams: dict[str, list[str]] = {}
         for entry in entries:
             streams.setdefault(entry["on"], []).append(entry["data"])
