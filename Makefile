@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -25,6 +25,7 @@ help:
 	@echo "make secrets      look for secrets in tracked files"
 	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (an hour)"
 	@echo "make instructions  how many instructions an exchange costs, against bench/instructions.json"
+	@echo "make attack       every known attack over every transport, with and without Penstock; writes docs/attacks.md"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -108,6 +109,9 @@ secrets: $(STAMP)
 # The hot path, in instructions: the same whatever else the machine does. Code 3: no valgrind here.
 instructions: $(STAMP)
 	@$(BIN)/python -m bench.instructions || { code=$$?; [ $$code = 3 ]; }
+
+attack: $(STAMP)
+	$(BIN)/python -m trials.attack --write docs/attacks.md
 
 clean:
 	rm -rf .fuzz .mutants .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -33,18 +33,26 @@ class Lost(AssertionError):
     """What was waited for did not come."""
 
 
+def _unseen(data: bytes) -> None:
+    """Most tests hear messages, and need no bytes."""
+
+
 class Lines:
     """Messages on a pipe, one a line."""
 
-    def __init__(self, fd: int, hear: Callable[[Heard], None]) -> None:
+    def __init__(
+        self, fd: int, hear: Callable[[Heard], None], see: Callable[[bytes], None] = _unseen
+    ) -> None:
         self.fd = fd
         self._hear = hear
+        self._see = see
         self._pending = bytearray()
         self.is_over = False
 
     def read(self) -> None:
         data = os.read(self.fd, 1 << 20)
         self.is_over = not data
+        self._see(data)
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._hear(Heard(bytes(self._pending) + line, ""))
@@ -55,7 +63,13 @@ class Lines:
 class Response:
     """One HTTP response as it comes in. JSON bodies and events are heard as messages."""
 
-    def __init__(self, connection: socket.socket, label: str, hear: Callable[[Heard], None]) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        label: str,
+        hear: Callable[[Heard], None],
+        see: Callable[[bytes], None] = _unseen,
+    ) -> None:
         self.connection = connection
         self.fd = connection.fileno()
         self.label = label
@@ -66,6 +80,7 @@ class Response:
         self.is_over = False
         self.was_cut = False  # ended before it was complete
         self._hear = hear
+        self._see = see
         self._pending = bytearray()
         self._searched = 0
         self._left: int | None = None
@@ -105,6 +120,7 @@ class Response:
         end = self._pending.find(b"\r\n\r\n")
         if end < 0:
             return False
+        self._see(bytes(self._pending[: end + 4]))
         line, *fields = bytes(self._pending[:end]).split(b"\r\n")
         del self._pending[: end + 4]
         if line.split()[1] == b"100":
@@ -143,6 +159,7 @@ class Response:
         del self._pending[:at]
 
     def _take(self, piece: bytes) -> None:
+        self._see(piece)
         self.body += piece
         if not self.is_stream:
             return
@@ -190,8 +207,14 @@ class Client:
     def __init__(self, era: str) -> None:
         self.era = era
         self.heard: list[Heard] = []
+        self.seen: bytearray | None = None  # set to an empty one: heads and bodies, of chunks what is in them
         self.sources: list[Lines | Response] = []
         self._next_id = 1000
+
+    def see(self, data: bytes) -> None:
+        """Something came, whatever it is."""
+        if self.seen is not None:
+            self.seen += data
 
     # --- waiting ----------------------------------------------------------------------------------------
 
@@ -334,7 +357,7 @@ class StdioDoor(Client):
         assert self.process.stdout is not None
         self._in = self.process.stdin.fileno()
         os.set_blocking(self._in, False)
-        self.sources.append(Lines(self.process.stdout.fileno(), self.heard.append))
+        self.sources.append(Lines(self.process.stdout.fileno(), self.heard.append, self.see))
 
     def say(self, raw: bytes) -> None:
         view = memoryview(raw + b"\n")
@@ -379,7 +402,7 @@ class HttpDoor(Client):
         lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         head = f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
         connection.sendall(head + body)
-        response = Response(connection, label, self.heard.append)
+        response = Response(connection, label, self.heard.append, self.see)
         self.sources.append(response)
         return response
 

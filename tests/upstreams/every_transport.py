@@ -1,7 +1,8 @@
 """The scripted upstream in three framings: stdio, legacy SSE and Streamable HTTP, both eras on each.
 
 What it does is `scripted.Scripted`'s and the few orders added here; a framing only decides how messages
-travel. Everything received is recorded as bytes, one message a line; with `--heads`, every HTTP request too.
+travel. Everything received is recorded as bytes, one message a line; with `--heads`, every HTTP request too;
+with `--bytes`, every byte that came, whatever it is, and what it came on.
 Over HTTP it is strict where servers are: sessions must be known, and a modern request must say in its headers
 what its body says. Standard library only.
 
@@ -40,6 +41,9 @@ class Everywhere(scripted.Scripted):
         self.asked: dict[bytes, bytes] = {}  # our requests to the client, and who ordered them
         self.held: dict[bytes, object] = {}  # calls that wait, and their channels
         self.questioned: dict[bytes, tuple] = {}  # our questions within numbered exchanges
+
+    def got(self, data: bytes) -> None:
+        note_bytes(self.options, f"stdio-{os.getpid()}", data)
 
     def answer_list(self, token: bytes, params: dict) -> None:
         if self.options.list_error or self.options.mute or self.options.no_tools or self.options.pages:
@@ -99,6 +103,15 @@ class Everywhere(scripted.Scripted):
         """Answers, then says `raw` where what belongs to no request goes."""
         self.reply(token, b"{}")
         self.speak(self.lobby(), params["raw"].encode("latin-1") + b"\n")
+
+    def order_wire(self, token: bytes, params: dict) -> None:
+        """Says `raw` as it is, not as messages, in pieces of `slice` bytes; then answers, unless `mute`."""
+        raw = params["raw"].encode("latin-1").replace(b"<id>", token)
+        size = int(params.get("slice", 0)) or len(raw)
+        for at in range(0, len(raw), size):
+            self.write(raw[at : at + size])
+        if "mute" not in params:
+            self.reply(token, b'{"said":true}')
 
     def order_nap(self, token: bytes, params: dict) -> None:
         """Answers after `seconds`."""
@@ -172,6 +185,9 @@ class Everywhere(scripted.Scripted):
     def speak(self, channel: object, data: bytes) -> None:
         self.say(data)
 
+    def write(self, data: bytes) -> None:
+        self.say(data)
+
 
 class Http(Everywhere):
     """One conversation over HTTP: each thread speaks to the reply of the request it serves."""
@@ -197,6 +213,9 @@ class Http(Everywhere):
         for line in data.split(b"\n"):
             if line:
                 channel.message(line)
+
+    def write(self, data: bytes) -> None:
+        self.channel().events(data)
 
     def serve(self, raw: bytes, reply: object) -> None:
         if self.record is not None:
@@ -308,6 +327,7 @@ class Server:
         self.sessions: dict[bytes, Http] = {}
         self.modern = Http(options)  # all of that era, which has no sessions
         self.last_session = 0
+        self.connections = 0
         self.heads = os.open(options.heads, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if options.heads else None
         self.listener = socket.create_server(("127.0.0.1", options.port), backlog=512)
         path = "/sse" if options.transport == "sse" else "/mcp"
@@ -325,10 +345,13 @@ class Server:
     def connected(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         pending = b""
+        with _LOCK:
+            self.connections += 1
+            name = f"connection-{self.connections}"
         with connection:
             while True:
                 while b"\r\n\r\n" not in pending:
-                    data = self.read(connection)
+                    data = self.read(connection, name)
                     if not data:
                         return
                     pending += data
@@ -341,7 +364,7 @@ class Server:
                 length = int(headers.get(b"content-length", b"0"))
                 body = bytearray(pending)
                 while len(body) < length:
-                    data = self.read(connection)
+                    data = self.read(connection, name)
                     if not data:
                         return
                     body += data
@@ -350,12 +373,13 @@ class Server:
                 if not self.serve(connection, line, headers, bytes(body[:length])):
                     return
 
-    @staticmethod
-    def read(connection: socket.socket) -> bytes:
+    def read(self, connection: socket.socket, name: str) -> bytes:
         try:
-            return connection.recv(1 << 20)
+            data = connection.recv(1 << 20)
         except OSError:
             return b""
+        note_bytes(self.options, name, data)
+        return data
 
     def note(self, line: bytes, headers: dict) -> None:
         if self.heads is not None:
@@ -506,6 +530,14 @@ class Server:
         return True
 
 
+def note_bytes(options: argparse.Namespace, name: str, data: bytes) -> None:
+    """Writes down what came, before anything is made of it."""
+    if options.bytes:
+        entry = json.dumps({"on": name, "data": data.decode("latin-1")}).encode() + b"\n"
+        with _LOCK, open(options.bytes, "ab") as file:
+            file.write(entry)
+
+
 def is_answer_to(raw: bytes, token: bytes) -> bool:
     """Whether `raw` is the response with this id. A big one is one of our own, with its id near an edge."""
     if len(raw) > 65536:
@@ -519,7 +551,7 @@ def is_answer_to(raw: bytes, token: bytes) -> bool:
 
 def wrong_headers(headers: dict, body: bytes) -> bytes | None:
     """What a modern server objects to; None when the headers say what the body says."""
-    message = json.loads(body)
+    message = json.loads(body, parse_int=str)  # an id may have more digits than Python likes
     if "id" not in message:
         return None
     if plain(headers.get(b"mcp-method", b"")) != message.get("method"):
@@ -546,6 +578,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--record")
     parser.add_argument("--heads", help="append every HTTP request's head to this file, as JSON")
+    parser.add_argument("--bytes", help="append every byte received to this file, as JSON")
     parser.add_argument("--bearer", help="the tokens that are let in, separated by commas")
     parser.add_argument("--pages")
     parser.add_argument("--version")

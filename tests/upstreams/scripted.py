@@ -82,6 +82,7 @@ class Scripted:
         pending = b""
         while self.runs:
             data = os.read(0, 1 << 20)
+            self.got(data)
             if not data:
                 if self.options.ignore_eof:
                     time.sleep(300)
@@ -92,6 +93,9 @@ class Scripted:
                     os.write(self.record, line + b"\n")
                 for piece in re.split(rb"\r(?!$)", line) if self.options.split_cr else [line]:
                     self.hear(piece)
+
+    def got(self, data: bytes) -> None:
+        """What came, before anything is made of it; here it is of no use."""
 
     def hear(self, line: bytes) -> None:
         try:

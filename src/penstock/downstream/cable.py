@@ -31,6 +31,7 @@ from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict, is_open
 from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of
+from penstock.wire.bodies import to_body
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers
 from penstock.wire.mcp_headers import with_name_of
@@ -360,6 +361,7 @@ class Cable:
                 remember(review.requests, message, asked)
         if batch is not None:
             response.expect_batch(batch, first or [])
+        body = to_body(body, message is not None and message.method is not None)
         self._send(request, response, head, body, target)
 
     def _send(

@@ -172,10 +172,18 @@ class CableResponse:
                 self._send_ruled(body)
             else:
                 self._rule(body, self._send_ruled)
+        elif body and self._lists_hidden(body):
+            log.warning("Withheld an answer of the upstream. It lists tools that are hidden.")
+            self._headers = [(b"Content-Type", b"application/json")]
+            self._send_ruled(self._error(INVALID_ANSWER))
         elif body and self.method == b"POST" and self.review is not None and _is_message(body):
             self._rule(body, self._send_ruled)  # an error of the protocol has its own status in some eras
         else:
             self._send_ruled(body)
+
+    def _lists_hidden(self, text: bytes) -> bool:
+        """Whether something that is no answer of the protocol lists tools that are hidden all the same."""
+        return self._cable.is_filtering and tool_gate.text_lists_hidden_tools(text, self._cable.choice)
 
     def _send_ruled(self, body: bytes | None) -> None:
         self._end()
@@ -367,8 +375,11 @@ class CableResponse:
             log.warning("Skipped an event of the upstream: it has %d bytes.", event.size)
             head = event.head.partition(b"data:")[2]
             return self._stand_in(maybe_id_at_edges(head, event.tail.rstrip(b"\r\n")), None)
-        if not event.data or event.event != "message":
+        if not event.data:
             return event.raw
+        if event.event != "message":
+            # No event of ours or of MCP's; but a careless client might not look at what kind it is.
+            return b"" if self._lists_hidden(event.data) else event.raw
         why = self._maybe_objection(event.data)
         if why is None:
             return event.raw
@@ -395,9 +406,11 @@ class CableResponse:
                 return next((why for part in message.parts if (why := self._maybe_objection(part))), None)
         except UpstreamProtocolError as refusal:
             return refusal.reason
-        if message.kind is Kind.RESPONSE and self._ids is not None and message.has_result:
+        if message.kind is Kind.RESPONSE and self._ids is not None:
             token = message.id_token
-            if token is None or id_key(token) not in self._ids:
+            # An error that names no request is a complaint about the one that was made.
+            is_complaint = "error" in message.envelope and token in (None, b"null")
+            if not is_complaint and (token is None or id_key(token) not in self._ids):
                 return "It answers a question that nobody asked"
         if self._cable.is_filtering and tool_gate.shows_hidden_tools(message, self._cable.choice):
             return "It lists tools that are hidden"

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from penstock import limits
@@ -84,7 +85,7 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = server.now + server.limits.request_seconds
         self._partial = bytearray()  # of a head that has not arrived whole
         self._head: RequestHead | None = None
-        self._body = bytearray()
+        self._body = BytesIO()  # gives out what it has gathered without a second copy of it
         self._left = 0
         self._chunked: ChunkedReader | None = None
         self._reply: Reply | None = None
@@ -223,19 +224,20 @@ class HttpConnection(asyncio.Protocol):
         if self._chunked is not None:
             pieces: list[bytes] = []
             at = self._chunked.feed(data, at, pieces)
-            body += b"".join(pieces)
-            if len(body) > limits.MESSAGE_BYTES:
+            body.write(b"".join(pieces))
+            if body.tell() > limits.MESSAGE_BYTES:
                 raise MalformedHttp("Message too big", 413)
             is_complete = self._chunked.is_done
         else:
-            stop = min(len(data), at + self._left - len(body))
-            body += data[at:stop] if at or stop < len(data) else data
+            stop = min(len(data), at + self._left - body.tell())
+            body.write(data[at:stop] if at or stop < len(data) else data)
             at = stop
-            is_complete = len(body) == self._left
+            is_complete = body.tell() == self._left
         if is_complete and self._head is not None:
             head, self._head, self._chunked = self._head, None, None
-            whole = bytes(body)
-            body.clear()  # before the handler runs: a big body should be there once
+            whole = body.getvalue()
+            self._body = BytesIO()  # before the handler runs: a big body should be there once
+            del body
             self._handle(head, whole)
         return at
 
@@ -337,7 +339,7 @@ class HttpConnection(asyncio.Protocol):
         transport = self._transport
         if now >= self._deadline:
             if self._stage == _BODY:
-                if now >= self._deadline + len(self._body) / limits.HTTP_BODY_BYTES_PER_SECOND:
+                if now >= self._deadline + self._body.tell() / limits.HTTP_BODY_BYTES_PER_SECOND:
                     self._refuse(408, "Request timeout")
             elif self._stage == _HEAD and self._partial:
                 self._refuse(408, "Request timeout")
@@ -372,7 +374,7 @@ class HttpConnection(asyncio.Protocol):
         """Says why, and reads on for a while: bytes left unread would turn our close into a reset."""
         self._stage = _NOTHING
         self._partial = bytearray()
-        self._body = bytearray()
+        self._body = BytesIO()
         self._rest = b""
         self._deadline = self._server.now + self._server.limits.linger_seconds
         if not self._transport.is_closing():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw
 
+from penstock import limits
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
@@ -97,6 +99,9 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     """
     if message.result is not None and message.result.keys() <= _USUAL_NAMES:
         return False  # the hot path: no member is called tools, nor anything like it
+    raw = message.raw
+    if raw.isascii() and b"\\u" not in raw and b"tools" not in raw.lower():
+        return False  # no member can be called tools, however it is spelt
     if message.method == "sampling/createMessage":
         return False  # tools offered to the client's own model, not the upstream's to be called
     is_result = "result" in message.envelope
@@ -104,16 +109,28 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     if body is None or memoryview(body)[0] != _OPEN_BRACE:
         return False
     try:
-        if is_result or len(memoryview(body)) > _DEEP_BYTES:
+        if is_result:
             return _lists_hidden(body, choice)
-        text = bytes(body)
-        if b"tools" not in text.lower() and b"\\" not in text:
-            return False
-        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
+        if len(memoryview(body)) > _DEEP_BYTES:
+            return _names_hidden(bytes(body), choice)
+        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(bytes(body))))
     except NotAnObject:
         return False
     except (ValueError, RecursionError):
         return True  # something about tools that we cannot read for certain, and others perhaps can
+
+
+def text_lists_hidden_tools(text: bytes, choice: ToolFilter) -> bool:
+    """The same for what is no message at all, such as the body of an error: JSON that lists a hidden tool.
+
+    Words about tools are free; only a list that a program could take for one is not.
+    """
+    if text.isascii() and b"\\u" not in text and b"tools" not in text.lower():
+        return False
+    try:
+        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
+    except (ValueError, RecursionError):
+        return False  # words
 
 
 def _lists_hidden(body: Raw, choice: ToolFilter) -> bool:
@@ -133,6 +150,26 @@ def _lists_hidden(body: Raw, choice: ToolFilter) -> bool:
                 if _is_denied(shown, hint is not None and bytes(hint) == b"true", choice):
                     return True
     return False
+
+
+def _names_hidden(text: bytes, choice: ToolFilter) -> bool:
+    """Whether a text too large for a tree has lists called tools, and names of hidden ones anywhere."""
+    if not any(folded(_plain(match[1])) == "tools" for match in _LIST_KEY.finditer(text)):
+        return False
+    for count, match in enumerate(_NAME_PAIR.finditer(text)):
+        if count > limits.PATH_PARTS:
+            return True  # more than anybody should look at
+        if folded(_plain(match[1])) == "name" and _is_denied(_plain(match[2]), False, choice):
+            return True
+    return False
+
+
+def _plain(text: bytes) -> str:
+    """A string as its reader sees it; empty where the quotes were not its own."""
+    try:
+        return str(_decode_pairs(b'"%b"' % text))
+    except ValueError:
+        return ""
 
 
 def _is_denied(name: object, is_read_only: bool, choice: ToolFilter) -> bool:
@@ -177,6 +214,10 @@ def _decode_pairs(text: bytes) -> object:
 
 _USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
 _LIST_NAMES = frozenset({"tools", "__proto__", "constructor", "prototype"})
+_STRING = rb'((?:[^"\\]|\\.)*+)"'
+_BETWEEN = rb"[ \t\r\n]*+:[ \t\r\n]*+"
+_LIST_KEY = re.compile(rb'"(?=[tT\\\x80-\xff ])' + _STRING + _BETWEEN + rb"\[", re.DOTALL)
+_NAME_PAIR = re.compile(rb'"(?=[nN\\\x80-\xff ])' + _STRING + _BETWEEN + rb'"' + _STRING, re.DOTALL)
 _OPEN_BRACE = ord("{")
 _OPEN_BRACKET = ord("[")
 _DEEP_BYTES = 256 * 1024  # above this, a tree of the whole message would cost more than the look is worth

@@ -131,7 +131,14 @@ class SharedUpstream:
         return number
 
     def tell(self, message: Message) -> None:
-        """Sends a notification."""
+        """Sends a notification, unless it cancels.
+
+        Ids are our own numbers here, so it could only hit somebody else's request. Whoever cancels over HTTP
+        in this era hangs up.
+        """
+        if message.method == "notifications/cancelled" and "requestId" in (message.params or {}):
+            log.warning("Dropped a message from a client: a cancel that names no request of its own.")
+            return
         self._link.send(message)
 
     def cancel(self, number: bytes) -> None:

@@ -25,6 +25,7 @@ from penstock.upstream import refusals
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.upstream.http_session import HttpSession
 from penstock.upstream.post import Post
+from penstock.wire.bodies import to_body
 from penstock.wire.eras import BATCH_VERSION
 from penstock.wire.glance import maybe_response_id
 from penstock.wire.http1 import Headers
@@ -118,7 +119,8 @@ class Exchanges:
         # Nobody could be told that the client's answer to a question got lost, and who asked would wait for
         # ever: so it does not go where a kept connection may just be ending.
         is_answer = post.message.kind is Kind.RESPONSE
-        self.request(b"POST", post.headers, post.message.raw, post.answer, is_kept_used=not is_answer)
+        body = to_body(post.message.raw, post.message.method is not None)
+        self.request(b"POST", post.headers, body, post.answer, is_kept_used=not is_answer)
 
     def request(
         self, method: bytes, headers: Headers, body: bytes, answer: HttpAnswer, is_kept_used: bool = True

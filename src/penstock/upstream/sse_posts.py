@@ -11,6 +11,7 @@ from penstock.errors import UpstreamError
 from penstock.net.http_client import HttpClient
 from penstock.upstream import refusals
 from penstock.upstream.http_answer import HttpAnswer
+from penstock.wire.bodies import to_body
 from penstock.wire.http1 import Headers
 from penstock.wire.message import INTERNAL_ERROR, Kind, Message
 from penstock.wire.replies import error_reply, raw_error_reply
@@ -51,10 +52,9 @@ class SsePosts:
         answer = HttpAnswer(self, message)
         loop = asyncio.get_running_loop()
         self._open[answer] = loop.call_later(limits.SSE_TURN_SECONDS, self._on_slow, message)
+        body = to_body(message.raw, message.method is not None)
         is_kept_used = message.kind is not Kind.RESPONSE
-        answer.ticket = self._client.request(
-            b"POST", self.target, self._headers, message.raw, answer, is_kept_used
-        )
+        answer.ticket = self._client.request(b"POST", self.target, self._headers, body, answer, is_kept_used)
 
     def close(self) -> None:
         """Stops everything; the endpoint is not known any more."""

@@ -60,7 +60,12 @@ class StdioUpstream:
 
     def send(self, message: Message) -> None:
         """Writes one message as one line."""
-        self._writer.write(to_line(message.raw))
+        raw = message.raw
+        if len(raw) <= limits.READ_BYTES or b"\n" in raw or b"\r" in raw:
+            self._writer.write(to_line(raw))
+        else:
+            self._writer.write(raw)  # joined with its end, ten megabytes would be there twice
+            self._writer.write(b"\n")
 
     def pause(self, reason: str) -> None:
         """Stops reading the upstream."""

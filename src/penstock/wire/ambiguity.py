@@ -61,6 +61,10 @@ class NotJson(ValueError):
     """The bytes are not one JSON value."""
 
 
+class Crowded(NotJson):
+    """There are more parts in it than may be taken apart."""
+
+
 class NotAnObject(ValueError):
     """The bytes are one JSON value, but not an object."""
 
@@ -171,6 +175,7 @@ def members(raw: bytes | Raw) -> Members:
 
 def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
     """The members as the decoder sees them (last one wins) and the text it read them from."""
+    _refuse_crowds(raw)
     try:
         return _decode_members(raw), raw
     except msgspec.ValidationError:
@@ -189,6 +194,7 @@ def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
 
 def elements(raw: bytes | Raw) -> list[bytes]:
     """The elements of the array in `raw`, each as written. Raises NotJson or NotAnArray."""
+    _refuse_crowds(raw)
     text = readable(raw)
     try:
         parts = _decode_array(text)
@@ -210,6 +216,33 @@ def elements(raw: bytes | Raw) -> list[bytes]:
         separator = _SEPARATOR.match(raw, end)
         position = separator.end() if separator else end
     return out
+
+
+def _refuse_crowds(raw: bytes | Raw) -> None:
+    """Raises Crowded when an object or array has more parts than may be taken apart.
+
+    Ten megabytes of `[],` are three million parts, of which the decoder would make half a gigabyte. So where
+    there are colons or commas for too many, they are counted first, without keeping any; few honest messages
+    get that far.
+    """
+    text = memoryview(raw)
+    if len(text) <= 2 * limits.PATH_PARTS:
+        return
+    blanks = _BLANKS.match(text)
+    start = blanks.end() if blanks else 0
+    mark = b":" if bytes(text[start : start + 1]) == b"{" else b","
+    slices = range(0, len(text), _SCAN_BYTES)
+    if sum(bytes(text[at : at + _SCAN_BYTES]).count(mark) for at in slices) < limits.PATH_PARTS:
+        return
+    from penstock.wire import json_walk  # its patterns take a while to compile
+
+    try:
+        for _ in json_walk.parts(text, start):
+            pass
+    except json_walk.TooMany:
+        raise Crowded(f"it has more than {limits.PATH_PARTS} parts") from None
+    except json_walk.Broken:
+        return  # the decoder says why
 
 
 def readable(raw: bytes | Raw) -> bytes | Raw:

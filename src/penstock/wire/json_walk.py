@@ -87,7 +87,7 @@ def first_byte(text: bytes, start: int) -> bytes:
     return text[start : start + 1]
 
 
-def value_end(text: bytes, start: int) -> int:
+def value_end(text: bytes | memoryview, start: int) -> int:
     """Where the value that begins at `start` ends."""
     found = _VALUE.match(text, start) or _deep_value().match(text, start)
     if found is None:
@@ -95,7 +95,7 @@ def value_end(text: bytes, start: int) -> int:
     return found.end()
 
 
-def parts(text: bytes, start: int, skip: Skip | None = None) -> Iterator[Part]:
+def parts(text: bytes | memoryview, start: int, skip: Skip | None = None) -> Iterator[Part]:
     """The members or elements of the container at `start`, in order, repeated names included.
 
     Raises TooMany when there are more than anybody should look at; those that `skip` passes over are free.

@@ -35,7 +35,8 @@ def member_spans(text: bytes, members: Members) -> dict[str, tuple[int, int, int
 def with_value(text: bytes, members: Members, name: str, value: bytes) -> bytes:
     """`text` with the value of the member `name` replaced."""
     _, start, end = member_spans(text, members)[name]
-    return text[:start] + value + text[end:]
+    view = memoryview(text)  # so that a large text is copied once, and not each side of the place as well
+    return b"".join((view[:start], value, view[end:]))
 
 
 def without(text: bytes, members: Members, name: str) -> bytes:

@@ -1,0 +1,85 @@
+"""Which cells are attacked, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pairs import PAIRS, TRANSPORTS
+from trials.attack.cell import Cell
+from trials.attack.client_bytes import ATTACKS as MESSAGES
+from trials.attack.connections import attack_with_connections
+from trials.attack.hostile_upstreams import ATTACKS as ORDERS
+from trials.attack.http_bytes import ATTACKS as CONNECTIONS
+from trials.attack.messages import attack_with_messages
+from trials.attack.orders import attack_with_orders
+from trials.attack.rows import DEAD, Result
+from trials.attack.scenes import SCENES, attack_with_scenes
+from trials.attack.weights import WEIGHTS, attack_with_weights
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+OLDER = ("2024-11-05", "2025-03-26", "2025-06-18")
+
+
+class Plan(NamedTuple):
+    """A cell to be."""
+
+    client: str
+    upstream: str
+    version: str
+    direct: bool = False
+    ruled: bool = False
+    is_heavy: bool = False  # also what takes long and much memory
+
+    @property
+    def name(self) -> str:
+        way = f"direct {self.client}" if self.direct else f"{self.client}>{self.upstream}"
+        return f"{way} {self.version}{' ruled' if self.ruled else ''}"
+
+
+def cells_of(is_short: bool, wanted: list[str]) -> list[Plan]:
+    """Nine pairs in both eras; the older versions and the rules on a few; and no proxy at all."""
+    if is_short:
+        plans = [Plan("stdio", "stdio", LEGACY), Plan("sse", "streamable", MODERN)]
+        plans += [Plan("streamable", "streamable", LEGACY), Plan("streamable", "stdio", MODERN)]
+    else:
+        plans = [
+            Plan(client, upstream, version, is_heavy=True)
+            for client, upstream in PAIRS
+            for version in (LEGACY, MODERN)
+        ]
+        plans += [Plan(way, way, version) for way in TRANSPORTS for version in OLDER]
+        plans += [
+            Plan(client, upstream, version, ruled=True)
+            for client, upstream in (("stdio", "stdio"), ("sse", "streamable"), ("streamable", "streamable"))
+            for version in (LEGACY, MODERN)
+        ] + [Plan("streamable", "stdio", MODERN, ruled=True)]
+        plans += [Plan(way, way, version, direct=True) for way in TRANSPORTS for version in (LEGACY, MODERN)]
+    return [plan for plan in plans if not wanted or any(word in plan.name for word in wanted)]
+
+
+def run(plan: Plan, work: Path, rows: set[str] | None = None) -> list[Result]:
+    """All that is fired in one cell, and what came of it."""
+    cell = Cell(work, plan.client, plan.upstream, plan.version, plan.direct, plan.ruled)
+    try:
+        results = list(_all(cell, plan, rows or set()))
+    finally:
+        fault = cell.close()
+    if fault and not plan.direct:
+        results.append(Result("0", "a bystander from beginning to end", cell.name, DEAD, fault))
+    return results
+
+
+def _all(cell: Cell, plan: Plan, rows: set[str]) -> Iterator[Result]:
+    def kept(table: list) -> list:  # type: ignore[type-arg]
+        return [row for row in table if not rows or row.row in rows]
+
+    yield from attack_with_messages(cell, kept(MESSAGES))
+    yield from attack_with_connections(cell, kept(CONNECTIONS))
+    if not plan.ruled:
+        yield from attack_with_orders(cell, kept(ORDERS))
+    if not plan.direct:
+        yield from attack_with_scenes(cell, kept(SCENES))
+    if plan.is_heavy:
+        yield from attack_with_weights(cell, kept(WEIGHTS))

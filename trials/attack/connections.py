@@ -1,0 +1,57 @@
+"""Firing the bytes of the HTTP table at a cell, and saying what came of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from doors import Lost
+from trials.attack.cell import Cell
+from trials.attack.http_bytes import ATTACKS, GATED
+from trials.attack.judge import is_refusal
+from trials.attack.raw_http import Front, message_in
+from trials.attack.rows import DEAD, DROPPED, LEAK, NOISE, REFUSED, HttpBytes, Result
+
+
+def attack_with_connections(cell: Cell, rows: list[HttpBytes] = ATTACKS) -> Iterator[Result]:
+    """Every row of the table, one after another, in the name of one session."""
+    if cell.client == "stdio":
+        return
+    for row in rows:
+        if row.only not in ("", cell.client):
+            continue
+        cell.forget()
+        verdict, why = one(cell, row)
+        yield Result(row.row, row.what, cell.name, verdict, why)
+        if verdict == DEAD:
+            cell.restart()
+
+
+def one(cell: Cell, row: HttpBytes) -> tuple[str, str]:
+    """What came of one attack."""
+    front = Front(cell.attacker, cell.version)
+    within = 0.2 if cell.direct else 20.0
+    try:
+        responses = front.fire(row.build(front), row.responses, within)
+    except (Lost, OSError, ValueError) as lost:
+        if not cell.direct:
+            return DEAD, str(lost)[:300]
+        responses = []
+    if found := cell.faults(more=[body for _, body in responses]):
+        return found
+    if cell.direct:
+        return (REFUSED if responses else DROPPED), ""
+    if reached := cell.reached():
+        return LEAK, f"reached the upstream: {reached[0][:200]!r}"
+    for status, body in responses:
+        if status not in row.statuses:
+            return NOISE, f"answered {status}, not {sorted(row.statuses)}: {body[:200]!r}"
+        if status == 200 and not is_refusal(message_in(body)):
+            return NOISE, f"not the refusal: {body[:200]!r}"
+    accepted = sum(status == 202 for status, _ in responses)
+    refusals = sum(is_refusal(json.loads(message)) for message in cell.told())
+    if refusals != accepted:
+        return NOISE, f"{accepted} accepted, {refusals} refused"
+    if row.statuses == GATED and len(responses) != row.responses:
+        return NOISE, f"{len(responses)} responses, not {row.responses}"
+    return (REFUSED if responses else DROPPED), ""

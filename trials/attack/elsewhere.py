@@ -1,0 +1,57 @@
+"""Rows of the threat catalogue that are not in the tables, and where each is proven. Kept by hand."""
+
+from __future__ import annotations
+
+ELSEWHERE = [
+    (
+        "34, 41, 47 (answers and cancels under way)",
+        "`tests/e2e/test_threats_stdio.py`, `tests/transports/test_contract.py`",
+    ),
+    (
+        "39, 40, 51, 55, 56 (in more ways than here)",
+        "`tests/e2e/test_threats_stdio.py`",
+    ),
+    (
+        "60, 137, 147 (the upstream dies or breaks off)",
+        "`tests/e2e/test_lifecycle.py`, `tests/transports/test_failing_http_upstream.py`, `tests/e2e/test_threats_http.py`",
+    ),
+    ("61 (prints on stdout)", "`tests/e2e/test_lifecycle.py`"),
+    ("83 (another principal's session)", "`tests/transports/test_sessions.py`"),
+    ("84, 86, 144 (slow, many, no files left)", "`tests/e2e/test_threats_http.py`"),
+    (
+        "96, 98, 103 (odd names, references in schemas; several upstreams are not built yet)",
+        "`tests/e2e/test_threats_stdio.py`, `tests/e2e/test_threats_http.py`",
+    ),
+    (
+        "100, 143 (late lists, missing commands, refused connections)",
+        "`tests/e2e/test_lifecycle.py`, `tests/transports/test_failing_http_upstream.py`",
+    ),
+    (
+        "102 (tools offered to the client's own model)",
+        "`tests/e2e/test_threats_stdio.py`, `tests/e2e/test_threats_http.py`",
+    ),
+    ("105-110 (patterns)", "`tests/unit/policy/test_patterns.py`, `tests/unit/policy/test_pattern_tree.py`"),
+    ("111-113 (resource URIs)", "`tests/unit/policy/rules/test_rule_guards.py`"),
+    (
+        "114, 115 (webhooks, scripts, templates)",
+        "`tests/unit/effects/test_addresses.py`, `tests/unit/effects/test_webhook.py`, `tests/unit/effects/test_script.py`, `tests/unit/policy/rules/test_rule_templates.py`",
+    ),
+    (
+        "116 (arguments that a rule reads twice)",
+        "`tests/unit/policy/rules/test_rule_paths.py`, `tests/unit/policy/rules/test_rule_conditions.py`",
+    ),
+    (
+        "118, 119 (keys and caches)",
+        "`tests/unit/effects/test_rate_limit.py`, `tests/unit/effects/test_cache.py`",
+    ),
+    (
+        "120, 156 (reload; rules that fail)",
+        "`tests/unit/test_reload.py`, `tests/unit/policy/rules/test_rule_chain.py`, `tests/e2e/rules`",
+    ),
+    ("133-136, 138-142 (processes, signals, pipes)", "`tests/e2e/test_lifecycle.py`"),
+    ("145, 146 (credentials, calls never answered)", "`tests/e2e/test_threats_http.py`"),
+    ("157 (internal errors)", "`tests/unit/relay/test_relay_faults.py`"),
+    ("158 (several instances)", "`tests/e2e/test_lifecycle.py`"),
+    ("122-131 (audit, recording, dashboard), 149-155 (Redis)", "not built yet"),
+    ("132 (a proxy before itself), 148 (second faults)", "not proven yet"),
+]

@@ -1,0 +1,156 @@
+"""Section E of the threat catalogue, and what of C and D an upstream does: things that it says when ordered to."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+from trials.attack.rows import DROPPED, PASSED, REFUSED, Hostile
+
+URLS = ("sse", "streamable")
+MIB = 1024 * 1024
+LISTING = b'{"tools":[{"name":"delete_file","inputSchema":{}}]}'
+ESCAPED = b'{"t\\u006fols":[{"n\\u0061me":"d\\u0065lete\\u005ffile","inputSchema":{}}]}'
+
+
+def _result(result: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":<id>,"result":%b}' % result
+
+
+def _noise(row: str, what: str, raw: bytes, *upstreams: str) -> Hostile:
+    """Said beside the answer: it is not passed on, and the answer is."""
+    return Hostile(row, what, raw + b"\n", DROPPED, upstreams=upstreams or ("stdio", *URLS))
+
+
+def _bad(row: str, what: str, raw: bytes, *upstreams: str) -> Hostile:
+    """Said as the answer: whoever waits hears an error instead."""
+    return Hostile(row, what, raw + b"\n", REFUSED, upstreams=upstreams or ("stdio", *URLS), more={"mute": 1})
+
+
+def _events(
+    row: str, what: str, raw: bytes, verdict: str = REFUSED, size: int = 0, on_cable: str = ""
+) -> Hostile:
+    """Written to an event stream as it is."""
+    more = {"slice": size} | ({"mute": 1} if b"<id>" in raw else {})
+    return Hostile(row, what, raw, verdict, "wire", URLS, more, on_cable)
+
+
+def _http(row: str, what: str, status: str, kind: str, body: bytes, more: str = "", size: int = 0) -> Hostile:
+    """A whole HTTP response, written as it is."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n{more}\r\n".encode()
+    is_free_text = kind == "text/html" and not status.startswith("2")  # the upstream's words, and its status
+    # A session that the upstream does not know any more is lost, and with it all that stdio and SSE have.
+    clients = ("streamable",) if status.startswith("404") else ("stdio", "sse", "streamable")
+    on_cable = PASSED if is_free_text else ""
+    return Hostile(
+        row, what, head + body, REFUSED, "raw", ("streamable",), {"slice": size}, on_cable, clients
+    )
+
+
+def _passed(row: str, what: str, raw: bytes, order: str = "say") -> Hostile:
+    """By design: it is not a list of tools, and it was asked for."""
+    return Hostile(row, what, raw + b"\n", PASSED, order, more={"mute": 1})
+
+
+ATTACKS = [
+    _noise("50", "two messages on one line", b'{"jsonrpc":"2.0","method":"a"}{"jsonrpc":"2.0","method":"b"}'),
+    _noise("50", "CR between messages", b'{"jsonrpc":"2.0","method":"a"}\r{"jsonrpc":"2.0","method":"b"}', "stdio"),
+    _noise("50", "CR inside a message", b'{"jsonrpc":"2.0",\r"method":"a"}', "stdio"),
+    _noise("59", "a debug print", b"starting up, listening on stdio"),
+    _noise("59", "a debug print that names tools", b"tools: write_file, delete_file"),
+    _noise("59", "partial JSON", b'{"jsonrpc":"2.0","meth'),
+    _noise("59", "binary", bytes(range(256)).replace(b"\n", b""), "stdio"),
+    _noise("59", "JSON that is no message", b'"hello"\n5\nnull'),
+    _noise("59", "an object that is no message", b'{"level":"info","msg":"hello"}'),
+    _noise("59", "NaN", b'{"jsonrpc":"2.0","method":"a","params":{"x":NaN}}'),
+    _noise("59", "blank lines", b"\n\n   "),
+    _noise("93", "a response nobody asked for", b'{"jsonrpc":"2.0","id":77,"result":%b}' % LISTING),
+    _noise("93", "a response under an id of ours", b'{"jsonrpc":"2.0","id":"penstock-0","result":%b}' % LISTING),
+    _noise("93", "a response under no id", b'{"jsonrpc":"2.0","id":null,"result":%b}' % LISTING),
+    _noise("93", "an error nobody asked for", b'{"jsonrpc":"2.0","id":78,"error":{"code":1,"message":"delete_file"}}'),
+    _noise("93", "list_changed with the list",
+           b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":%b}' % LISTING),
+    _noise("93", "a log with the list",
+           b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":{"result":%b}}}' % LISTING),
+    _noise("93", "a notification with the list in escapes", b'{"jsonrpc":"2.0","method":"x","params":%b}' % ESCAPED),
+    _noise("93", "a request with the list", b'{"jsonrpc":"2.0","id":"q","method":"tools/list","params":%b}' % LISTING),
+    _noise("93", "a batch", b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","id":1,"result":%b}]' % LISTING),
+    _noise("104", "two results", b'{"jsonrpc":"2.0","id":1,"result":{},"result":%b}' % LISTING, "stdio", "sse"),
+    _noise("95", "two ids", b'{"jsonrpc":"2.0","id":7,"id":8,"result":%b}' % LISTING, "stdio", "sse"),
+    _noise("95", "two lists in one notification, the harmless one first",
+           b'{"jsonrpc":"2.0","method":"x","params":{"tools":[],"tools":[{"name":"delete_file"}]}}'),
+    _noise("95", "two lists in one notification, the harmless one last",
+           b'{"jsonrpc":"2.0","method":"x","params":{"tools":[{"name":"delete_file"}],"tools":[]}}'),
+    _bad("95", "a list as the answer to something else", _result(LISTING)),
+    _bad("95", "the same in escapes", _result(ESCAPED)),
+    _bad("95", "the same with upper case escapes", _result(b'{"\\u0054ools":[],"tools":[{"name":"\\u0064elete_file"}]}')),
+    _bad("95", "two names in one tool", _result(b'{"tools":[{"name":"echo","name":"delete_file"}]}')),
+    _bad("95", "two names in one tool, echo last", _result(b'{"tools":[{"name":"delete_file","name":"echo"}]}')),
+    _bad("95", "two lists in one result", _result(b'{"tools":[],"tools":[{"name":"delete_file"}]}')),
+    _bad("95", "two lists in one result, the empty last", _result(b'{"tools":[{"name":"delete_file"}],"tools":[]}')),
+    _bad("95", "among many that are allowed",
+         _result(b'{"tools":[%b{"name":"delete_file"}]}' % (b'{"name":"echo"},' * 2000))),
+    _bad("95", "among 60,000 that are allowed",
+         _result(b'{"tools":[%b{"name":"delete_file"}]}' % (b'{"name":"echo"},' * 60_000))),
+    _noise("93", "a list deep in a notification of 300 kB",
+           b'{"jsonrpc":"2.0","method":"x","params":{"pad":"%b","data":{"result":%b}}}' % (b"x" * 300_000, LISTING)),
+    _noise("93", "a list in escapes deep in a notification of 300 kB",
+           b'{"jsonrpc":"2.0","method":"x","params":{"pad":"%b","data":{"result":%b}}}' % (b"x" * 300_000, ESCAPED)),
+    _bad("95", "after a name that is none", _result(b'{"tools":[7,null,{"name":5},{"name":"delete_file"}]}')),
+    _bad("95", "result twice", b'{"jsonrpc":"2.0","id":<id>,"result":{},"result":%b}' % LISTING),
+    _bad("50", "CR inside an answer", b'{"jsonrpc":"2.0","id":<id>,\r"result":{}}', "stdio"),
+    _bad("50", "two messages in one answer", _result(b"{}") + b'{"jsonrpc":"2.0","method":"b"}', "stdio"),
+    _bad("104", "NaN", _result(b'{"x":NaN}')),
+    _bad("104", "result and error", b'{"jsonrpc":"2.0","id":<id>,"result":{},"error":{"code":1,"message":""}}'),
+    _bad("104", "neither", b'{"jsonrpc":"2.0","id":<id>}'),
+    _bad("104", "jsonrpc 1.0", b'{"jsonrpc":"1.0","id":<id>,"result":{}}'),
+    _bad("104", "invalid UTF-8", _result(b'"\xff"')),
+    _bad("104", "129 levels", _result(b"[" * 128 + b"]" * 128)),
+    _bad("104", "129 levels, id last", b'{"result":' + b"[" * 128 + b"]" * 128 + b',"jsonrpc":"2.0","id":<id>}'),
+    _events("78", "a list cut in the name", b'data: {"jsonrpc":"2.0","id":<id>,\ndata: "result":{"tools":[{"name":"dele\ndata: te_file"}]}}\n\n'),
+    _events("78", "a list over two lines", b'data: {"jsonrpc":"2.0","id":<id>,"result":\ndata: %b}\n\n' % LISTING),
+    _events("78", "a list byte by byte", b"data: %b\n\n" % _result(LISTING), size=1),
+    _events("78", "a list in escapes byte by byte", b"data: %b\n\n" % _result(ESCAPED), size=1),
+    _events("78", "a list over twenty lines",
+            b"data: " + b"\ndata: ".join(_result(LISTING).replace(b",", b",\n").replace(b":", b":\n").split(b"\n")) + b"\n\n"),
+    _events("79", "lines ended by CR", b'data: {"jsonrpc":"2.0","id":<id>,"result":\rdata: %b}\r\r' % LISTING),
+    _events("79", "lines ended by CRLF, cut between", b"data: %b\r\n\r\n" % _result(LISTING), size=3),
+    _events("79", "no blank after the colon", b"event: message\ndata:%b\n\n" % _result(LISTING)),
+    _events("79", "another event type with a list", b'event: tools\ndata: {"jsonrpc":"2.0","method":"x","params":%b}\n\n' % LISTING, DROPPED),
+    _events("79", "hidden names in a comment", b": delete_file write_file\n\n", DROPPED, on_cable=PASSED),
+    _events("79", "a hidden name as an event id", b"id: delete_file\ndata: \n\n", DROPPED, on_cable=PASSED),
+    _events("79", "a hidden name in an unknown field", b"tools: delete_file\n\n", DROPPED, on_cable=PASSED),
+    _events("79", "an event type of hidden names", b'event: delete_file\ndata: {"jsonrpc":"2.0","method":"x"}\n\n', DROPPED, on_cable=PASSED),
+    *(
+        _http("91", f"{status} with {kind}", status, kind, body)
+        for status in ("400 Bad Request", "403 Forbidden", "404 Not Found", "413 Too Large", "429 Too Many", "500 Oops", "503 Later")
+        for kind, body in (("text/html", b"<h1>delete_file</h1>"), ("application/json", b'{"error":%b}' % LISTING))
+    ),
+    *(
+        _http("91", f"200 as {kind or 'nothing'}", "200 OK", kind, _result(LISTING))
+        for kind in ("text/html", "text/plain", "application/octet-stream", "application/json-seq", "")
+    ),
+    _http("91", "200 as JSON in another charset", "200 OK", "application/json; charset=utf-16", _result(LISTING).decode().encode("utf-16")),
+    _http("91", "an error without an id that names tools", "400 Bad Request", "application/json",
+          b'{"jsonrpc":"2.0","id":null,"result":%b}' % LISTING),
+    *(
+        _http("88", status, status, "text/plain", b"delete_file", "Location: http://169.254.169.254/latest/meta-data\r\n")
+        for status in ("301 Moved", "302 Found", "303 See", "307 Temporary", "308 Permanent")
+    ),
+    _http("67", "gzip that opens to 50 MB", "200 OK", "application/json",
+          gzip.compress(_result(LISTING) + b" " * (50 * MIB), 9), "Content-Encoding: gzip\r\n"),
+    _http("67", "gzip without saying so", "200 OK", "application/json", gzip.compress(_result(LISTING))),
+    _http("104", "no JSON at all", "200 OK", "application/json", b"delete_file"),
+    _http("104", "nothing", "200 OK", "application/json", b""),
+    _http("104", "something after it", "200 OK", "application/json", _result(b"{}") + b" delete_file"),
+    _http("104", "an answer to somebody else", "200 OK", "application/json", b'{"jsonrpc":"2.0","id":"somebody","result":%b}' % LISTING),
+    _http("147", "byte by byte, a list", "200 OK", "text/event-stream", b"data: %b\n\n" % _result(LISTING), size=1),
+    _passed("101", "an error that lists every tool",
+            b'{"jsonrpc":"2.0","id":<id>,"error":{"code":-1,"message":"tools: write_file, echo"}}'),
+    _passed("94", "content that is about a tool", _result(b'{"content":[{"type":"text","text":"delete_file"}]}')),
+]  # fmt: skip
+
+
+def as_order(row: Hostile) -> dict[str, object]:
+    """What the upstream is told."""
+    return {"raw": row.raw.decode("latin-1"), **json.loads(json.dumps(row.more))}
