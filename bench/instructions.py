@@ -31,7 +31,7 @@ from bench.messages import DENY
 from bench.targets import upstream_command
 
 BASE = Path(__file__).with_name("instructions.json")
-FEW, MANY = 100, 1100
+FEW, MANY = 100, 600
 GROWTH = 1.10
 START_SECONDS = 120
 INITIALIZE = (

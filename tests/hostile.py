@@ -27,6 +27,7 @@ class Choices:
         self._row = row
         self._at = 0
         self.is_wild = False  # whether what comes out may be no JSON at all
+        self.depth = 0  # messages within messages so far
         self.is_modern = False  # whether every call should carry what the modern era asks for
 
     def byte(self) -> int:
@@ -80,7 +81,24 @@ _LOOK_ALIKES = {
     "i": "Iİ",
 }
 _INSERTS = (
-    *("\u200b", "\u2028", "\u2029", "\x85", "\ufeff", "\u00ad", "\0", " ", "\t", "\r", "\n", "\x0b", "\x0c"),
+    *(
+        "\0",
+        " ",
+        "\0",
+        "\u200b",
+        "\u2028",
+        "\u2029",
+        "\x85",
+        "\ufeff",
+        "\u00ad",
+        "\0",
+        " ",
+        "\t",
+        "\r",
+        "\n",
+        "\x0b",
+        "\x0c",
+    ),
     *("\x1c", "\x1e", "\u202e", "\ufe0f", "\u0301", "\x7f", "\ud800", "\udc00", "\U0001f600", "\\", '"', "/"),
 )
 _RAW_BYTES = (
@@ -178,10 +196,16 @@ def value(choose: Choices, depth: int = 0) -> bytes:
         return number(choose)
     if kind == 5:
         return choose.pick(_WORDS if choose.is_wild else _WORDS[:5])
-    if kind == 6:
-        return call(choose, choose.pick(DENIED))  # a message in a message is only content
-    if kind == 7:
-        return json.dumps(call(choose, choose.pick(DENIED)).decode("utf-8", "replace")).encode()
+    if kind in (6, 7):
+        if choose.depth == 2:
+            return b"1"
+        choose.depth += 1
+        inner = call(choose, choose.pick(DENIED))  # a message in a message is only content
+        choose.depth -= 1
+        if kind == 7:
+            return json.dumps(inner.decode("utf-8", "replace")).encode()
+        edge = choose.pick([b"", b"\r", b"\r\n", b"\n"])  # where some reader ends a line, it stands alone
+        return edge + inner + edge
     if kind == 8:
         levels = choose.pick([3, 4, 5, 6, 7, 8, 60, 100, 123, 124, 125, 126, 140, 1000])
         opening, closing = choose.pick([(b"[", b"]"), (b'{"a":', b"}"), (b'[{"":', b"}]")])
@@ -310,8 +334,10 @@ def call(choose: Choices, tool: str | None = None, method: str = "tools/call") -
         envelope[0] = ("jsonrpc", choose.pick([b'"2.0"', b"2.0", b'"1.0"', b'"\\u0032.0"', b"null"]))
     if choose.rarely(20):
         del envelope[choose.below(4)]
-    if choose.rarely(20):
-        extra = choose.pick(["result", "error", "__proto__", "extra", "name", "arguments", "constructor"])
+    if choose.rarely(12):
+        extra = choose.pick(
+            ["result", "error", "result", "__proto__", "extra", "name", "arguments", "constructor"]
+        )
         envelope.append(
             (
                 extra,
@@ -337,11 +363,16 @@ def message(choose: Choices) -> bytes:
     choose.is_wild = choose.rarely(3)
     if choose.wildly(12):
         return choose.blob(80)
+    if choose.rarely(30):
+        return _heir(choose)
     raw = call(choose, method=choose.pick(_METHODS) if choose.rarely(3) else "tools/call")
     if choose.rarely(8):
         parts = [raw, *(call(choose) for _ in range(choose.below(3)))]
-        if choose.rarely(5):
-            parts.insert(choose.below(len(parts)), choose.pick([b"", b"1", b"[]", b"null", b"[%b]" % raw]))
+        if choose.rarely(4):
+            odd = choose.pick(
+                [b"[%b]" % call(choose, choose.pick(DENIED)), b"[%b]" % raw, b"1", b"[]", b"null"]
+            )
+            parts.insert(choose.below(len(parts) + 1), odd)
         raw = b"[" + _blank(choose) + (b"," + _blank(choose)).join(parts) + b"]"
     if choose.rarely(14):
         joint = choose.pick(
@@ -369,6 +400,18 @@ def message(choose: Choices) -> bytes:
     while choose.wildly(5):
         raw = _disturbed(choose, raw)
     return raw
+
+
+def _heir(choose: Choices) -> bytes:
+    """Something harmless that a careless JavaScript reader takes for a call, by inheritance."""
+    inner: list[Member] = [
+        ("method", text(choose, "tools/call")),
+        ("params", _object(choose, [("name", b'"write_file"')])),
+    ]
+    members: list[Member] = [("jsonrpc", b'"2.0"'), ("id", b"1")]
+    members.append(choose.pick([("result", b"{}"), ("method", text(choose, "ping")), ("error", b"{}")]))
+    members.append((choose.pick(["__proto__", "constructor", "prototype"]), _object(choose, inner)))
+    return _object(choose, members)
 
 
 def _disturbed(choose: Choices, raw: bytes) -> bytes:

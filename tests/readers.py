@@ -51,11 +51,17 @@ def _merged(pairs: _Pairs) -> dict[str, Any]:
 
 
 def _normal(pairs: _Pairs) -> dict[str, Any]:
-    return {unicodedata.normalize("NFKC", name).casefold().strip(): value for name, value in pairs}
+    out = {unicodedata.normalize("NFKC", name).casefold().strip(): value for name, value in pairs}
+    if isinstance(out.get("method"), str):
+        out["method"] = folded(out["method"]).replace("\\", "/").replace("//", "/").strip("/")
+    return out
 
 
 def _trimmed(pairs: _Pairs) -> dict[str, Any]:
-    return {name.strip().strip("\ufeff\u200b"): value for name, value in pairs}
+    out = {name.strip().strip("\ufeff\u200b"): value for name, value in pairs}
+    if isinstance(out.get("method"), str):
+        out["method"] = out["method"].strip()
+    return out
 
 
 def _cut_at_nul(pairs: _Pairs) -> dict[str, Any]:
@@ -173,11 +179,3 @@ def listed(value: Any) -> Iterator[dict[str, Any]]:
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict):
                 yield tool
-
-
-def asks_for_tools(value: Any) -> bool:
-    """Whether `value`, folded as by the laxest reader, has a method of the gate's."""
-    if isinstance(value, list):
-        return any(map(asks_for_tools, value))
-    method = value.get("method") if isinstance(value, dict) else None
-    return isinstance(method, str) and folded(method).strip("/") in ("tools/call", "tools/list")

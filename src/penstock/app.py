@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 
+from penstock import limits
 from penstock.config import ProxyConfig, UrlUpstream
 from penstock.net import loop
 
@@ -21,10 +23,12 @@ def serve(config: ProxyConfig, why: str, reread: Callable[[bytes], ProxyConfig])
     if config.listen is None:
         from penstock.serving import serve_stdio
 
+        _settle_collector()
         log.info("Serving one client over stdio (%s).", why)
         return loop.run(lambda: serve_stdio(config, reread), extent)
     from penstock.listening import serve_http
 
+    _settle_collector()
     log.info("Serving clients over HTTP (%s).", why)
     return loop.run(lambda: serve_http(config, reread), extent)
 
@@ -36,6 +40,15 @@ def show_tools(config: ProxyConfig, form: str) -> int:
     from penstock.tool_table import show
 
     return loop.run(lambda: show(config, form), extent)
+
+
+def _settle_collector() -> None:
+    """Keeps the collector off what was loaded to stay, and from looking at every few messages.
+
+    Exchanges leave no cycles behind, so there is little for it to find.
+    """
+    gc.freeze()
+    gc.set_threshold(limits.COLLECT_AFTER)
 
 
 def _extent(config: ProxyConfig) -> loop.Extent:

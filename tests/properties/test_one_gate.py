@@ -12,31 +12,16 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 import hostile
+from claims import NAMES, is_strict, readers_of, wrong_calls
 from hostile import Choices, row_of
-from memory_doors import DOORS, PipeDoor, catalog
+from memory_doors import DOORS, PipeDoor
 from node_reader import maybe_node, node_reader
 from penstock.errors import ClientProtocolError
 from penstock.wire.message import Batch, Kind, read_client_message
 from penstock.wire.ndjson import LineSplitter, Oversize, to_line
-from readers import LINE_READERS, READERS, Reader, calls
+from readers import LINE_READERS, calls
 
 ROWS = st.binary(min_size=192, max_size=192)
-NAMES = catalog().names
-SEEN_NAMES = NAMES | {name.encode().decode("latin-1") for name in NAMES}
-"""What a reader may call; one that takes UTF-8 for latin-1 sees the same names garbled."""
-
-
-def wrong_calls(wire: bytes, readers: dict[str, Reader]) -> dict[str, list[str]]:
-    """The tools outside the catalog that some reader would run on seeing `wire`, by reader."""
-    found = {
-        which: [name for value in read(wire) for name in calls(value) if name not in SEEN_NAMES]
-        for which, read in readers.items()
-    }
-    return {which: names for which, names in found.items() if names}
-
-
-def readers_of(door: str) -> dict[str, Reader]:
-    return LINE_READERS if DOORS[door].is_line else READERS
 
 
 def hostile_message(row: bytes, door: str) -> bytes:
@@ -53,6 +38,7 @@ def test_what_goes_up_calls_only_what_is_in_the_catalog(door: str, row: bytes) -
     event("passed" if up else "stopped")
     for wire in up:
         assert not wrong_calls(wire, readers_of(door)), (raw, wire)
+        assert is_strict(wire), (raw, wire)
 
 
 @pytest.mark.node
@@ -190,6 +176,9 @@ def test_an_ordinary_call_goes_up_byte_for_byte(
     raw = b"{" + b",".join(members[place] for place in order) + b"}"
     assert PipeDoor().take(raw) == ([to_line(raw)], [])
     assert DOORS["cable"]().take(raw)[0] == [raw]
+    # On a pipe a line ends at LF and nowhere else.
+    line = raw.replace(b"\n", b"\r")
+    assert _sent_up(line + b"\n", []) == [to_line(line)]
     extra = b',"_meta":' + hostile.META % b""
     modern = raw.replace(b'"params":' + _utf8(params), b'"params":' + _utf8(params)[:-1] + extra + b"}")
     up, back = DOORS["modern"]().take(modern)
@@ -239,4 +228,4 @@ def test_without_a_gate_many_of_these_messages_would_get_through() -> None:
         }
         only_some += len(verdicts) == 2
     assert only_some >= 60  # two readers disagree
-    assert sum(bool(PipeDoor().take(raw)[0]) for raw in messages) >= 90
+    assert sum(bool(PipeDoor().take(raw)[0]) for raw in messages) >= 60

@@ -12,12 +12,13 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import hostile
+from claims import hidden_names
 from hostile import Choices, row_of
 from memory_doors import CHOICE, Memory, PipeDoor
 from node_reader import maybe_node, node_reader
 from penstock.relay.relay import Relay
 from penstock.wire.ndjson import to_line
-from readers import LINE_READERS, Reader, listed
+from readers import LINE_READERS, Reader
 
 ROWS = st.binary(min_size=192, max_size=192)
 _OWN_ID = re.compile(rb'"id":("penstock-[0-9a-f]+")')
@@ -27,18 +28,10 @@ if maybe_node() is not None:
     ALL_READERS["node"] = lambda raw: node_reader()(raw)
 
 
-def hidden_names(wire: bytes, tools_in: Any = listed) -> dict[str, list[str]]:
-    """The denied tools that some reader finds listed in `wire`, by reader."""
-    found = {
-        which: [
-            tool["name"]
-            for value in read(wire)
-            for tool in tools_in(value)
-            if isinstance(tool.get("name"), str) and CHOICE.maybe_denial(tool["name"], False) is not None
-        ]
-        for which, read in ALL_READERS.items()
-    }
-    return {which: names for which, names in found.items() if names}
+def in_params(value: Any) -> Iterator[dict[str, Any]]:
+    """Tools listed anywhere in the params of a message."""
+    if isinstance(value, dict):
+        yield from anywhere(value.get("params"))
 
 
 def anywhere(value: Any) -> Iterator[dict[str, Any]]:
@@ -86,7 +79,7 @@ def test_no_reader_finds_a_denied_tool_in_the_list(row: bytes) -> None:
     lines = _LOOP.run(Asked(Choices(row)).list_tools())
     event("listed" if any(b'"tools"' in line for line in lines) else "refused")
     for line in lines:
-        assert not hidden_names(line), line
+        assert not hidden_names(line, ALL_READERS), line
 
 
 @given(row=ROWS)
@@ -95,7 +88,7 @@ def test_no_reader_finds_a_denied_tool_in_another_answer(row: bytes) -> None:
     door.relay.from_client(b'{"jsonrpc":"2.0","id":9,"method":"x/list"}')
     door.relay.from_upstream(hostile.answer(Choices(row), b"9"))
     for raw in door.client.given:
-        assert not hidden_names(to_line(raw)), raw
+        assert not hidden_names(to_line(raw), ALL_READERS), raw
 
 
 @given(row=ROWS)
@@ -104,12 +97,12 @@ def test_no_reader_finds_a_denied_tool_in_what_comes_unasked(row: bytes) -> None
     door.relay.from_upstream(hostile.notification(Choices(row)))
     event("passed" if door.client.given else "stopped")
     for raw in door.client.given:
-        assert not hidden_names(to_line(raw), anywhere), raw
+        assert not hidden_names(to_line(raw), ALL_READERS, in_params), raw
 
 
 def test_without_a_gate_many_of_these_lists_would_show_a_denied_tool() -> None:
     lines = [to_line(hostile.answer(Choices(row_of(seed)), b"9")) for seed in range(300)]
-    shown = [hidden_names(line) for line in lines]
+    shown = [hidden_names(line, ALL_READERS) for line in lines]
     for which in ALL_READERS:
         assert sum(which in names for names in shown) >= 30, which
     assert sum(0 < len(names) < len(ALL_READERS) for names in shown) >= 30  # readers disagree

@@ -97,7 +97,7 @@ class Scripted:
         try:
             message = tokens_of(line)
             method = value_of(message.get("method"))
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             return
         if not isinstance(method, str):
             return
@@ -159,6 +159,11 @@ class Scripted:
         page = 0
         if "cursor" in params:
             cursors = [value_of(tokens_of(page).get("nextCursor")) for page in self.pages]
+            if params["cursor"] not in cursors:
+                self.say(
+                    b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32602,"message":"unknown cursor"}}\n' % token
+                )
+                return
             page = cursors.index(params["cursor"]) + 1
         self.reply(token, self.pages[page].replace(b"<pid>", b"%d" % os.getpid()))
 

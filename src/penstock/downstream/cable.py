@@ -149,6 +149,8 @@ class Cable:
             self._with_catalog(
                 request, message, lambda catalog: self._judge(message, catalog, request, reply)
             )
+        elif verdict is FORWARD and self.reviews is None:
+            self._pass_on(request, reply, message, message.raw)
         elif verdict is FORWARD or is_gated:
             self._through_rules(verdict, message, request, reply, catalog)
         else:

@@ -163,11 +163,15 @@ class CableResponse:
                 self._cable.remember_session(self.session)
             self.on_success()
             return
+        self.ticket = None  # it has no more to say, and knows us
         # An empty body is fine where nothing was asked; to a question it is no answer.
         is_looked_at = self._status == 200 and self.method == b"POST" and bool(body or self._ids)
         if is_looked_at:
             body = self._checked_body(body)
-            self._rule(body, self._send_ruled)
+            if self.review is None:
+                self._send_ruled(body)
+            else:
+                self._rule(body, self._send_ruled)
         elif body and self.method == b"POST" and self.review is not None and _is_message(body):
             self._rule(body, self._send_ruled)  # an error of the protocol has its own status in some eras
         else:
@@ -454,7 +458,10 @@ class CableResponse:
     def _end(self) -> None:
         self._is_over = True
         self._cable.under_way.discard(self)
-        self._cable.unheard.pop(self, None)
+        if self._is_discarding:
+            self._cable.unheard.pop(self, None)
+        # The reply knows us and we know it: untied, both are gone without the collector.
+        self._reply.on_gone = self._reply.on_drain = None
 
 
 def _is_message(body: bytes) -> bool:

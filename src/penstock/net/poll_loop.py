@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import logging
 import os
 import select
@@ -44,7 +45,8 @@ class PollLoop:
         self._watches: dict[int, list[_Callback | None]] = {}  # by descriptor: who reads, who writes
         self._fresh: set[int] = set()  # watched since the kernel was last asked
         self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[asyncio.TimerHandle] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []  # a heap
+        self._timer_numbers = itertools.count()  # those for the same time go in their order
         self._cancelled = 0  # of the timers
         self._is_running = False
         self._is_stopping = False
@@ -67,7 +69,7 @@ class PollLoop:
                 if ready:
                     wait = 0.0
                 elif timers:
-                    wait = max(0.0, timers[0].when() - monotonic())
+                    wait = max(0.0, timers[0][0] - monotonic())
                 else:
                     wait = -1.0
                 if fresh:
@@ -86,7 +88,7 @@ class PollLoop:
                         raise
                     except BaseException as why:
                         self.call_exception_handler({"message": "An event failed", "exception": why})
-                if timers:
+                if timers and timers[0][0] <= monotonic():
                     self._collect_due()
                 for _ in range(len(ready)):
                     handle = ready.popleft()
@@ -190,22 +192,22 @@ class PollLoop:
     ) -> asyncio.TimerHandle:
         """Runs `callback` at `when`, by our clock."""
         timer = asyncio.TimerHandle(when, callback, args, self._loop, context)
-        heapq.heappush(self._timers, timer)
+        heapq.heappush(self._timers, (when, next(self._timer_numbers), timer))
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         # Most timers are cancelled long before they are due; they are thrown out when they are many.
         self._cancelled += 1
         if self._cancelled > _MANY_CANCELLED and self._cancelled > len(self._timers) // 2:
-            self._timers[:] = [timer for timer in self._timers if not timer.cancelled()]
+            self._timers[:] = [entry for entry in self._timers if not entry[2].cancelled()]
             heapq.heapify(self._timers)
             self._cancelled = 0
 
     def _collect_due(self) -> None:
         timers = self._timers
         now = monotonic()
-        while timers and (timers[0].cancelled() or timers[0].when() <= now):
-            timer = heapq.heappop(timers)
+        while timers and timers[0][0] <= now:
+            timer = heapq.heappop(timers)[2]
             if timer.cancelled():
                 self._cancelled = max(0, self._cancelled - 1)
             else:

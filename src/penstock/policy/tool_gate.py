@@ -50,7 +50,8 @@ def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
 
 
 def _looks_gated(method: str) -> bool:
-    if "tool" not in method and method.isascii() and method.islower() and method.isprintable():
+    is_plain = method.isascii() and method.islower() and method.isprintable() and " " not in method
+    if is_plain and "tool" not in method:
         return False
     plain = "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
     return plain in GATED

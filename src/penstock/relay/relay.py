@@ -124,10 +124,13 @@ class Relay:
             self._client.refuse(error_reply(id_token, INTERNAL_ERROR, "Internal error"), route)
 
     def take(self, message: Message | Batch, route: Route | None = None) -> bool:
-        """Takes what was read of a client's message; True when an answer has come or will come."""
-        if isinstance(message, Message):
-            return self._take(message, route)
-        return self._take_batch(message, route)
+        """Passes on, answers or drops what a client said; True when an answer has come or will come."""
+        if not isinstance(message, Message):
+            return self._take_batch(message, route)
+        if message.kind is _RESPONSE:
+            self._take_response(message)
+            return False
+        return self._follow(self._verdict(message), message, route)
 
     def refuse_client(self, refusal: ClientProtocolError, route: Route | None = None) -> None:
         """Tells the client that a message of its own was not passed on."""
@@ -139,13 +142,6 @@ class Relay:
             route.take(raw)
         else:
             self._client.refuse(raw, route)
-
-    def _take(self, message: Message, route: Route | None) -> bool:
-        """Passes on, answers or drops one message; True when an answer to it has come or will come."""
-        if message.kind is _RESPONSE:
-            self._take_response(message)
-            return False
-        return self._follow(self._verdict(message), message, route)
 
     def _follow(self, verdict: Verdict, message: Message, route: Route | None, asked: Any = None) -> bool:
         """Does what was decided. `asked` is what those remember of a request who were asked about it."""
@@ -238,7 +234,7 @@ class Relay:
                 continue
             if message.kind is Kind.REQUEST:
                 gathering.expect()
-            if not self._take(message, gathering) and message.kind is Kind.REQUEST:
+            if not self.take(message, gathering) and message.kind is Kind.REQUEST:
                 gathering.expect_less()
         return gathering.seal()
 
@@ -289,7 +285,7 @@ class Relay:
         self._catalog = catalog
         self._on_catalog(catalog)
         for message, route in self._room.leave():
-            self._take(message, route)
+            self.take(message, route)
         self._go_on()
 
     def _take_catalog_failure(self, failure: ToolListFailed, refusal: bytes | None, is_final: bool) -> None:

@@ -133,7 +133,7 @@ class StdioUpstream:
                 receiver.upstream_refused(line.id_token, f"It has {line.size} bytes {where}")
             elif line[:1] != b"{" and line[:_EDGE].lstrip()[:1] not in (b"{", b"["):
                 log.warning("Skipped a line of the upstream that is not JSON: %s", _glimpse(line))
-            elif b"\r" in line:
+            elif _CR in line:
                 # Some readers end a line here and would see two messages.
                 receiver.upstream_refused(maybe_id_at_edges(line, line), "It has a carriage return inside")
             else:
@@ -177,6 +177,7 @@ class StdioUpstream:
             self.receiver.upstream_lost(UpstreamLost())
 
 
+_CR = 13
 _EDGE = 64 * 1024  # blanks before a message that are looked behind
 
 

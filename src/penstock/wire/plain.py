@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 _ABSENT = Raw(b"")
-REQUEST_BYTES = 16 * 1024  # a larger request is not spelt again: walking its names costs less than the copy
+COPIED_BYTES = 16 * 1024  # what is larger is not spelt again: walking its names costs less than the copy
 
 
 class Params(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -50,8 +50,11 @@ _RESULT_BYTES = len(b'{"jsonrpc":"2.0","id":,"result":{}}')
 _MEMBER_BYTES = len(b'"":,')
 
 
-def spelt_bytes(answer: Result) -> int:
-    """How many bytes the plainest spelling of `answer` has, if no name in its result needs an escape."""
+def spelt_bytes(answer: Result, most: int) -> int:
+    """How many bytes the plainest spelling of `answer` has; `most` is how many its own spelling has."""
+    if most <= COPIED_BYTES:
+        return len(encode(answer))
+    # Without the copy, and right only if no name in the result needs an escape: else it is one too short.
     size = _RESULT_BYTES + len(memoryview(answer.id))
     if not answer.result:
         return size

@@ -118,7 +118,20 @@ def test_a_name_that_merely_looks_reserved_is_refused_even_alone(
         members(_spelt(pairs, dice))
 
 
-@pytest.mark.parametrize("name", ["param\u017f", "na\u1d50e", "ｎame", "\u212ard", "\u212aRD"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "param\u017f",
+        "na\u1d50e",
+        "ｎame",
+        "\u212ard",
+        "\u212aRD",
+        "na me",
+        "\x7fname",
+        "n\x1eame\t",
+        "na\ue000me",
+    ],
+)
 def test_letters_that_some_reader_folds_are_folded(name: str) -> None:
     assert folded(name) in {"params", "name", "krd"}
 

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
+from slow_sse import fields_by_the_book
 
 LIMIT = 1 << 20
 
@@ -22,40 +23,6 @@ def only(*chunks: bytes) -> SseEvent:
     (event,) = read(*chunks)
     assert isinstance(event, SseEvent)
     return event
-
-
-def fields_by_the_book(stream: bytes) -> list[tuple[str, bytes]]:
-    """What a browser would dispatch: the WHATWG steps word for word, one character at a time."""
-    text = stream[3:] if stream.startswith(b"\xef\xbb\xbf") else stream
-    lines, line, i = [], b"", 0
-    while i < len(text):
-        byte = text[i : i + 1]
-        if byte in b"\r\n":
-            if text[i : i + 2] == b"\r\n":
-                i += 1
-            lines.append(line)
-            line = b""
-        else:
-            line += byte
-        i += 1
-    dispatched, event_type, data = [], b"", b""
-    for line in lines:
-        if line == b"":
-            if data:
-                dispatched.append((event_type.decode("utf-8", "replace") or "message", data[:-1]))
-            event_type, data = b"", b""
-            continue
-        name, value = line, b""
-        if b":" in line:
-            cut = line.index(b":")
-            name, value = line[:cut], line[cut + 1 :]
-            if value.startswith(b" "):
-                value = value[1:]
-        if name == b"data":
-            data += value + b"\n"
-        elif name == b"event":
-            event_type = value
-    return dispatched
 
 
 LINES = st.sampled_from(
