@@ -16,6 +16,7 @@ from bench.targets import Spec, Target, Upstream
 from bench.workloads import Workload
 
 Say = Callable[[str], None]
+PEER_WARM_SECONDS = 2.0
 PEER_SECONDS = 0.7  # a sample of a peer takes about so long: some are a thousand times slower than others
 
 
@@ -114,10 +115,9 @@ def _measure(
     if target is None or step.key in failed[spec.name]:
         values.append(None)
         return
-    if spec.is_peer:
-        rate = next((one["rate"] for one in values if one is not None), 0.0)
-        count = min(count, max(2 * step.in_flight, int(PEER_SECONDS * rate), 2))
     try:
+        if spec.is_peer:
+            count = min(count, _pace(target, step))
         sample, cpu, upstream_cpu = target.measure(step.workload, count, step.in_flight)
     except Exception as why:  # whatever a target does wrong is told of it, and the others go on
         failed[spec.name][step.key] = reason(why)
@@ -141,6 +141,18 @@ def _measure(
             "busy client": sample.client_cpu / sample.seconds,
         }
     )
+
+
+def _pace(target: Target, step: Step) -> int:
+    """How many requests a sample of a peer has. The first time that is found out, and the peer warms up well:
+    programs on Node are several times slower until their code is compiled."""
+    least = 2 * step.in_flight
+    if step.key not in target.paces:
+        target.paces[step.key] = target.measure(step.workload, least, step.in_flight)[0].rate
+        warm = min(2_000, int(PEER_WARM_SECONDS * target.paces[step.key]))
+        if warm > least:
+            target.paces[step.key] = target.measure(step.workload, warm, step.in_flight)[0].rate
+    return max(least, int(PEER_SECONDS * target.paces[step.key]))
 
 
 def _summary(

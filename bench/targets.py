@@ -96,6 +96,9 @@ class Target:
         self.program: Program | None = None
         self.upstream = upstream
         self.checkers: dict[Workload, Checker] = {}
+        self.paces: dict[
+            str, float
+        ] = {}  # answers a second, by step, where that decides how often it is asked
         self.session: bytes | None = None
         self.pipe: PipeLine | None = None
         self.port = upstream.port

@@ -1,4 +1,4 @@
-"""docs/performance.md and its plots say what bench/results.json says, and the benchmark that writes it works."""
+"""docs/performance.md and its plots say what bench/results.json says, and the benchmark works."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
-
 from bench.page import RESULTS, pages
 from bench.verdicts import verdicts
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 FIGURES = {"p50", "p99", "rate", "cpu"}
 
 
