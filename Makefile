@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers json-verdicts fuzz properties-long
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -13,9 +13,14 @@ help:
 	@echo "make lint         ruff, style and layout"
 	@echo "make types        mypy, strict"
 	@echo "make conformance  the official MCP conformance suites, direct and through Penstock"
+	@echo "make bench        what Penstock adds, beside nginx, a plain relay and peers (15 minutes); writes docs/performance.md"
+	@echo "make bench-quick  the same in two minutes, printed only"
+	@echo "make bench-peers  install the peers that the benchmark compares with"
 	@echo "make json-verdicts  what the gate makes of the JSONTestSuite corpus, into docs"
 	@echo "make fuzz         coverage-guided fuzzing, FUZZ_SECONDS=60 for each target"
 	@echo "make properties-long  forty times as many examples for every property of the gate"
+	@echo "make faults       bad lines, kills, signals, shortages: a table of what came of each (15 minutes)"
+	@echo "make soak         load for three minutes; SOAK_SECONDS=7200 or SOAK_MESSAGES=1000000 for longer"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -53,6 +58,17 @@ conformance: $(STAMP) peers
 conformance-short: $(STAMP) peers
 	@$(BIN)/python scripts/conformance.py --short || { code=$$?; [ $$code = 3 ] && echo "Without Node the conformance suites are skipped."; [ $$code = 3 ]; }
 
+bench: $(STAMP)
+	@sh scripts/bench_setup
+	$(BIN)/python -m bench --write
+
+bench-quick: $(STAMP)
+	@sh scripts/bench_setup
+	$(BIN)/python -m bench --quick --no-peers
+
+bench-peers: $(STAMP)
+	@PYTHON=$(PYTHON) sh scripts/bench_peers_setup
+
 json-verdicts: $(STAMP) peers
 	$(BIN)/python scripts/json_verdicts.py
 
@@ -69,6 +85,12 @@ fuzz: .venv/.fuzz
 
 properties-long: $(STAMP)
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest --timeout 3600 tests/properties
+
+faults: $(STAMP)
+	$(BIN)/python -m trials.faults --json build/faults.json --markdown build/faults.md
+
+soak: $(STAMP)
+	$(BIN)/python -m trials.soak --seconds $(or $(SOAK_SECONDS),180) --messages $(or $(SOAK_MESSAGES),0) --json build/soak.json
 
 clean:
 	rm -rf .fuzz .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

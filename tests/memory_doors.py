@@ -55,6 +55,14 @@ class Memory:
         """A refusal, from the relay."""
         self.given.append(raw)
 
+    def prepare(self, method: bytes, target: bytes, headers: Any) -> bytes:
+        """The beginning of a request, from the cable."""
+        return method
+
+    def request_as(self, start: bytes, method: bytes, body: bytes, receiver: Any) -> None:
+        """The rest of it."""
+        self.given.append(body)
+
     def request(self, method: bytes, target: bytes, headers: Any, body: bytes, receiver: Any) -> None:
         """A request, from the cable."""
         self.given.append(body)

@@ -1,7 +1,17 @@
-"""`python -m penstock` is the same as `penstock`."""
+"""Where `penstock` and `python -m penstock` begin."""
 
-import sys
+from __future__ import annotations
 
-from penstock.cli import main
+from penstock.lean import import_msgspec
 
-sys.exit(main())
+
+def main() -> int:
+    """Runs the command line; gives back the exit code."""
+    import_msgspec()  # before anything that imports it
+    from penstock.cli import main as run
+
+    return run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

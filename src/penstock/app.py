@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 
+from penstock import limits
 from penstock.config import ProxyConfig, UrlUpstream
 from penstock.net import loop
 
@@ -16,28 +18,43 @@ def serve(config: ProxyConfig, why: str, reread: Callable[[bytes], ProxyConfig])
 
     `why` says why clients connect there; `reread` makes a configuration of other bytes in the same file.
     """
-    with_tls = _needs_tls(config)
-    loop.import_asyncio(with_tls)
+    extent = _extent(config)
+    loop.import_asyncio(extent)
     if config.listen is None:
         from penstock.serving import serve_stdio
 
+        _settle_collector()
         log.info("Serving one client over stdio (%s).", why)
-        return loop.run(lambda: serve_stdio(config, reread), with_tls)
+        return loop.run(lambda: serve_stdio(config, reread), extent)
     from penstock.listening import serve_http
 
+    _settle_collector()
     log.info("Serving clients over HTTP (%s).", why)
-    return loop.run(lambda: serve_http(config, reread), with_tls)
+    return loop.run(lambda: serve_http(config, reread), extent)
 
 
 def show_tools(config: ProxyConfig, form: str) -> int:
     """Prints the upstream's tools and what the filter makes of them."""
-    with_tls = _needs_tls(config)
-    loop.import_asyncio(with_tls)
+    extent = _extent(config)
+    loop.import_asyncio(extent)
     from penstock.tool_table import show
 
-    return loop.run(lambda: show(config, form), with_tls)
+    return loop.run(lambda: show(config, form), extent)
 
 
-def _needs_tls(config: ProxyConfig) -> bool:
+def _settle_collector() -> None:
+    """Keeps the collector off what was loaded to stay, and from looking at every few messages.
+
+    Exchanges leave no cycles behind, so there is little for it to find.
+    """
+    gc.freeze()
+    gc.set_threshold(limits.COLLECT_AFTER)
+
+
+def _extent(config: ProxyConfig) -> loop.Extent:
+    """How much of asyncio this configuration needs."""
     upstream = config.upstream
-    return isinstance(upstream, UrlUpstream) and upstream.url.is_tls
+    if isinstance(upstream, UrlUpstream) and upstream.url.is_tls:
+        return "tls"
+    # Rules may run code of others, start processes and, after a reload, speak TLS.
+    return "parts" if config.interceptor is None else "whole"

@@ -7,7 +7,7 @@ import itertools
 import os
 import stat
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msgspec import structs
 
@@ -38,7 +38,21 @@ CHECK_USAGE = "penstock check FILE"
 RULES_USAGE = "penstock rules (test FILE | explain FILE [--from client|upstream] < MESSAGE)"
 
 
+class _Help(argparse.HelpFormatter):
+    """Asks for the width of the terminal without shutil, which brings three compressors along."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS", "")) or 80
+        except ValueError:
+            columns = os.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 80
+        super().__init__(prog, width=columns - 2)
+
+
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_Help, **options)
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message[:1].upper() + message[1:], f"Usage: {self.usage}; see --help")
 

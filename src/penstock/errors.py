@@ -9,6 +9,7 @@
     |-- UpstreamError                the upstream's side failed                    exit 1
     |   |-- ConnectFailed            it could not be reached
     |   |-- ToolListFailed           it did not give its tool list
+    |   |-- RequestFailed            one request got no answer; the upstream may be well
     |   '-- UpstreamLost             it went away
     |-- EffectFailed                 a webhook, script or delay of a rule gave no verdict
     |-- MalformedHttp                bytes that are no HTTP message we take
@@ -124,6 +125,19 @@ class UpstreamLost(UpstreamError):
     safe_message = "Lost connection to upstream MCP"
 
     def __init__(self, detail: str = "Shutting down proxy") -> None:
+        super().__init__(self.safe_message, detail, Failure.REFUSED)
+
+
+class RequestFailed(UpstreamError):
+    """One request got no answer, and nothing is known against the upstream itself.
+
+    A connection that was kept for the next request may end in the moment that one is written; and we may have
+    no descriptor or port left to open another. Neither is a reason to end anything but the request.
+    """
+
+    safe_message = "No answer from upstream MCP"
+
+    def __init__(self, detail: str) -> None:
         super().__init__(self.safe_message, detail, Failure.REFUSED)
 
 

@@ -33,6 +33,18 @@ HELD_BYTES = MESSAGE_BYTES
 READ_BYTES = 64 * 1024
 """One read from a pipe. Above 128 KiB every read would be a memory mapping of its own."""
 
+JOINED_BYTES = 64 * 1024
+"""Small messages that wait together are joined up to this size: one buffer is written faster than many."""
+
+COLLECT_AFTER = 5_000
+"""New objects after which the collector looks for cycles; Python's own 700 are a few dozen messages."""
+
+SOCKET_READ_BYTES = 64 * 1024
+"""One read from a socket."""
+
+SOCKET_BULK_READ_BYTES = 256 * 1024
+"""One read from a socket whose last one was full: a large message takes fewer turns."""
+
 PIPE_BYTES = 1024 * 1024
 """Size asked of the kernel for the pipes to a child: the default 64 KiB halves the speed of big messages."""
 
@@ -71,6 +83,12 @@ PATTERN_NESTING = 50
 
 PATTERN_WORK = 250_000
 """Steps to tell apart what one pattern repeats: a quarter second. 200 names that begin alike take 3,000."""
+
+PLAIN_TEXT = 256
+"""Characters of a text up to which a plain pattern is looked for without RE2; tool names have 128 at most."""
+
+PATTERNS_KEPT = 4096
+"""Compiled patterns that are remembered; one that was forgotten is compiled again."""
 
 PATTERN_BYTES = 1024 * 1024
 """What RE2 may use for one pattern. 2,000 names in one fit; one that does not fit is refused."""
@@ -120,11 +138,21 @@ HTTP_LINGER_SECONDS = 2.0
 HTTP_CONNECTIONS = 1_000
 """Client connections at once; more are answered 503. Common systems grant 1,024 files to a process."""
 
+OWN_FILES = 24
+"""Descriptors that we need ourselves before the first client comes, and a few to spare."""
+
+FILES_PER_REFUSAL = 16
+"""One descriptor in so many may be held by a connection that is being told there is no room."""
+
 HTTP_REFUSALS = 64
 """Connections beyond the cap that are told so; past these they are just closed."""
 
 PIPELINED_BYTES = 64 * 1024
 """Bytes of further requests held while one is being answered; past this the client is not read."""
+
+KNOWN_HEADS = 64
+KNOWN_HEAD_BYTES = 4096
+"""Heads of requests that are remembered with what was found out from them, and how long one may be."""
 
 HTTP_JOIN_BYTES = 64 * 1024
 """Parts of one reply that are written in the same turn of the loop are sent as one, up to this."""
@@ -149,6 +177,10 @@ RESPONSE_HEADERS = 1_000
 
 UPSTREAM_IDLE_SECONDS = 4.0
 """An idle upstream connection older than this is not used again: many servers close theirs after 5 s."""
+
+SECOND_CALL_SECONDS = 0.25
+"""How long a connection must last that was made to see whether anybody is there: the kernel may still take
+one for a process that is just dying."""
 
 UPSTREAM_IDLE_CONNECTIONS = 64
 """Idle upstream connections that are kept."""

@@ -6,21 +6,21 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock import limits, say
 from penstock.config import ProxyConfig, UrlUpstream
-from penstock.downstream.cable import Cable
 from penstock.downstream.front import Door, Front
 from penstock.downstream.guard import Guard
 from penstock.downstream.modern_http import ModernDoor
 from penstock.downstream.replies import refuse
 from penstock.downstream.sse import SseDoor
 from penstock.downstream.streamable_http import StreamableDoor
-from penstock.errors import PenstockError, UpstreamError, UpstreamLost
+from penstock.errors import PenstockError, RequestFailed, UpstreamError, UpstreamLost
 from penstock.links import open_ruling, open_upstream
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
-from penstock.net.http_server import HttpServer
+from penstock.net.http_server import HttpServer, ServerLimits
 from penstock.net.warden import Warden
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
@@ -32,6 +32,9 @@ from penstock.relay.office import Office
 from penstock.relay.sessions import Sessions
 from penstock.summary import say_catalog
 from penstock.wire.eras import Era, era_of_header
+
+if TYPE_CHECKING:
+    from penstock.downstream.cable import Cable
 
 log = logging.getLogger("penstock")
 
@@ -91,7 +94,7 @@ class _Listening:
             await self._office.closed()
             return 0
         await meeting
-        server = HttpServer(self._front())
+        server = HttpServer(self._front(), ServerLimits.affordable())
         assert self._config.listen is not None
         host, port = await server.listen(*self._config.listen)
         shown = f"[{host}]" if ":" in host else host
@@ -107,8 +110,11 @@ class _Listening:
         error = await self._ending
         if error is not None:
             say.say_error(error, self._config.log_format)
-            if self._cable is not None and isinstance(error, UpstreamError):
-                self._cable.fail_all(error)
+            if isinstance(error, UpstreamError):
+                self._sessions.lose_all(error)
+                self._desk.lose(error)
+                if self._cable is not None:
+                    self._cable.fail_all(error)
         await self._close(server, 0.5 if error is not None else limits.DRAIN_SECONDS)
         return 0 if error is None else error.exit_code
 
@@ -169,6 +175,8 @@ class _Listening:
         well_known: Door | None = None
         upstream = config.upstream
         if isinstance(upstream, UrlUpstream) and self._kind != "sse":
+            from penstock.downstream.cable import Cable  # a command has no use for it
+
             self._client = HttpClient(upstream.url, connect_timeout=config.connect_seconds)
             self._cable = Cable(
                 self._client,
@@ -195,15 +203,20 @@ class _Listening:
     # --- the end -----------------------------------------------------------------------------------------
 
     def _on_upstream_lost(self, error: UpstreamError) -> None:
-        if not self._ending.done():
+        upstream = self._config.upstream
+        if isinstance(upstream, UrlUpstream) and upstream.reconnect:
+            # Every request has a connection of its own, so the next one finds out whether it is back.
+            log.info("The upstream is gone: %s. The next request will look for it.", error.detail)
+        elif not self._ending.done():
             log.info("The upstream is gone: %s.", error.detail)
             self._end(UpstreamLost())
 
     def _on_session_lost(self, error: PenstockError) -> None:
-        if isinstance(self._config.upstream, UrlUpstream):
+        if isinstance(self._config.upstream, UrlUpstream) and not isinstance(error, RequestFailed):
             self._end(error)
         else:
-            # Each session has a child of its own: one that dies takes its session with it, and no other.
+            # Each session has a child of its own: one that dies takes its session with it, and no other. Nor
+            # does one that we have no resources to open a connection for.
             log.warning("%s. Its session has ended.", error.headline)
 
     def _on_signal(self, number: signal.Signals) -> None:

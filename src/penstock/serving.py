@@ -10,7 +10,7 @@ from collections.abc import Callable
 from penstock import limits, say
 from penstock.config import ProxyConfig
 from penstock.downstream.stdio import StdioClient, take_stdio
-from penstock.errors import ConnectFailed, PenstockError, UpstreamLost
+from penstock.errors import PenstockError, UpstreamError, UpstreamLost
 from penstock.links import open_ruling, open_upstream
 from penstock.net.warden import Warden
 from penstock.policy.schema import SchemaCheck
@@ -82,7 +82,7 @@ class _StdioSession:
         """Finds out whether somebody is there before the client asks."""
         try:
             await self._upstream.connect()
-        except ConnectFailed as error:
+        except UpstreamError as error:
             self._relay.upstream_lost(error)
 
     def _on_client_end(self) -> None:

@@ -10,14 +10,18 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from scripted_http import Line, Request, ScriptedHttp
 from test_streamable_upstream import RESULT, echo, legacy
 
+from gate import wait_until
 from http_gate import INITIALIZE, META, Gate, call
+from pairs import Proxy, Upstream
 
 BIG = 11 * 1024 * 1024
+HALF_A_HEAD = b"HTTP/1.1 200"  # it has begun to answer, so what ends the connection is more than bad timing
 
 
 def answers(status: int, body: bytes, *headers: str):
@@ -169,8 +173,10 @@ def breaks(how: str):
         if request.message["id"] == 3:
             threading.Event().wait(20)  # never answered by itself
         elif how == "reset":
+            line.send(HALF_A_HEAD)
             line.reset()
         elif how == "hang up":
+            line.send(HALF_A_HEAD)
             line.hang_up()
         elif how == "in json":
             line.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{")
@@ -326,6 +332,7 @@ def test_with_reconnect_a_lost_session_is_begun_again_with_the_same_words(how: s
             line.accepted()
         elif request.message["id"] == 2 and request.header("Mcp-Session-Id") == "s-0":
             if how == "reset":
+                line.send(HALF_A_HEAD)
                 line.reset()
             else:
                 line.reply(404, b"Session not found")
@@ -366,6 +373,30 @@ def test_with_reconnect_a_client_does_not_notice_that_the_upstream_was_restarted
                 "notifications/initialized",
                 "tools/call",
             ]
+
+
+@pytest.mark.parametrize("upstream", ["streamable", "sse"])
+@pytest.mark.parametrize("kind", ["streamable", "sse"])
+def test_with_reconnect_a_listener_outlives_its_upstream(kind: str, upstream: str, tmp_path: Path):
+    with Upstream(upstream, tmp_path) as there:
+        port = urlsplit(there.url).port
+        assert port is not None
+        options = ("--on-upstream-loss", "reconnect", "--deny", "^write")
+        with Proxy(tmp_path, there.words(), *options) as proxy:
+            door = proxy.connect(kind, "legacy")
+            door.begin()
+            assert door.is_alive()
+            door.begin_order("hold", b"7", mark="m")
+            assert wait_until(lambda: any(b"x/hold" in line for line in there.reached()))
+            there.stop()
+            assert b'"error"' in door.answer(b"7")
+            there.start(port)
+            another = proxy.connect(kind, "legacy")
+            another.begin()
+            assert another.is_alive()
+            door.close()
+            another.close()
+            assert proxy.end() == 0
 
 
 # --- bounded ---------------------------------------------------------------------------------------------

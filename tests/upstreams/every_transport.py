@@ -22,6 +22,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import numbered
 import scripted
 
 MODERN = "2026-07-28"
@@ -38,6 +39,7 @@ class Everywhere(scripted.Scripted):
         super().__init__(options)
         self.asked: dict[bytes, bytes] = {}  # our requests to the client, and who ordered them
         self.held: dict[bytes, object] = {}  # calls that wait, and their channels
+        self.questioned: dict[bytes, tuple] = {}  # our questions within numbered exchanges
 
     def answer_list(self, token: bytes, params: dict) -> None:
         if self.options.list_error or self.options.mute or self.options.no_tools or self.options.pages:
@@ -54,6 +56,12 @@ class Everywhere(scripted.Scripted):
         if "method" not in message and message.get("id") in self.asked:
             token = self.asked.pop(message["id"])
             self.reply(token, b'{"got":%b}' % line.strip())
+            return
+        if "method" not in message and message.get("id") in self.questioned:
+            channel, token, number, size = self.questioned.pop(message["id"])
+            result = scripted.value_of(message.get("result")) or {}
+            is_same = result.get("text") == numbered.text_of(number, "told", size)
+            self.end_numbered(channel, token, number, size, is_same)
             return
         super().hear(line)
 
@@ -125,6 +133,33 @@ class Everywhere(scripted.Scripted):
         for _ in range(int(params["count"])):
             self.say(line)
         self.reply(token, b"{}")
+
+    def order_numbered(self, token: bytes, params: dict) -> None:
+        """Exchange `n` of numbered traffic: `steps` of progress, a question back if it `asks`, the answer.
+        Every text has `size` characters, and says whether what came before it was as it should be."""
+        number, size, channel = int(params["n"]), int(params["size"]), self.channel()
+        is_same = params["text"] == numbered.text_of(number, "ask", size)
+        for step in range(int(params["steps"])):
+            text = numbered.text_of(number, f"step-{step}", size)
+            self.speak(
+                channel,
+                b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
+                b'"progress":%d,"message":"%b"}}\n'
+                % (params["_meta"]["progressToken"].encode(), step, text.encode()),
+            )
+        if params.get("asks") and is_same:
+            question = b'"question-%d"' % number
+            self.questioned[question] = (channel, token, number, size)
+            text = numbered.text_of(number, "question", size)
+            line = b'{"jsonrpc":"2.0","id":%b,"method":"roots/list","params":{"n":%d,"text":"%b"}}\n'
+            self.speak(channel, line % (question, number, text.encode()))
+        else:
+            self.end_numbered(channel, token, number, size, is_same)
+
+    def end_numbered(self, channel: object, token: bytes, number: int, size: int, is_same: bool) -> None:
+        text = numbered.text_of(number, "answer", size) if is_same else "changed"
+        line = b'{"jsonrpc":"2.0","id":%b,"result":{"n":%d,"text":"%b"}}\n'
+        self.speak(channel, line % (token, number, text.encode()))
 
     # --- framing ---------------------------------------------------------------------------------------
 

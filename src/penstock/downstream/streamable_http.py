@@ -210,6 +210,10 @@ class HttpSession:
         """The client left, or has to."""
         self._finish(None)
 
+    def lose(self, error: UpstreamError) -> None:
+        """The upstream is gone for everybody: who waits hears it, then the session ends."""
+        self._relay.upstream_lost(error)
+
     def _on_stream_gone(self) -> None:
         self._stream = None
         self.on_drain()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock import limits
-from penstock.errors import ConnectFailed, Failure, MalformedHttp
+from penstock.errors import ConnectFailed, Failure, MalformedHttp, RequestFailed
 from penstock.net.loop import add_tls
 from penstock.wire.http1 import build_request_head, read_response_head
 from penstock.wire.url import Url
@@ -21,6 +22,9 @@ TlsFactory = Callable[[], "ssl.SSLContext"]
 Admission = Callable[[str], bool]
 """Whether a numeric address may be connected to."""
 _Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
+
+_OURS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+"""Failures that say something about this machine and nothing about the other one."""
 
 _tls: ssl.SSLContext | None = None
 
@@ -46,7 +50,8 @@ async def dial(
     """A protocol connected to `url`, through `proxy` if there is one; ConnectFailed if that cannot be.
 
     `admits` judges each address that the name stands for. What it refuses is not connected to, and what it
-    admits is connected to without asking for the name again.
+    admits is connected to without asking for the name again. RequestFailed when it is this machine that has
+    no descriptor, memory or port left.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -86,7 +91,9 @@ async def _connect(
     via = "" if where is url else f" (proxy {where.origin})"
     try:
         infos = await loop.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
-    except OSError:
+    except OSError as why:
+        # The resolver says "no such name" too when it could open no file to look into.
+        _raise_if_ours(why if why.errno in _OURS else _maybe_shortage())
         raise ConnectFailed(url.origin, f"Name not known: {where.host}{via}") from None
     if admits is not None:
         infos = [info for info in infos if admits(str(info[4][0]))]
@@ -94,12 +101,20 @@ async def _connect(
             raise ConnectFailed(url.origin, f"Address not allowed{via}")
     failure: OSError | None = None
     for family, kind, protocol, _, address in infos:
-        sock = socket.socket(family, kind, protocol)
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as why:
+            _raise_if_ours(why)
+            failure = failure or why  # no IPv6 here, perhaps
+            continue
         try:
             sock.setblocking(False)
             await loop.sock_connect(sock, address)
         except OSError as why:
             sock.close()
+            _raise_if_ours(why)
+            if why.errno == errno.EADDRNOTAVAIL and family == socket.AF_INET:
+                raise RequestFailed("No port is left to connect from") from None
             # Of localhost's two addresses often only one is served; a refusal tells more than "no route".
             if failure is None or isinstance(why, ConnectionRefusedError):
                 failure = why
@@ -113,6 +128,20 @@ async def _connect(
     if failure is None or isinstance(failure, ConnectionRefusedError):
         raise ConnectFailed(url.origin, f"Connection refused{via}")
     raise ConnectFailed(url.origin, f"{os.strerror(failure.errno or 0)}{via}")
+
+
+def _raise_if_ours(why: OSError | None) -> None:
+    if why is not None and why.errno in _OURS:
+        raise RequestFailed(f"No resources for a connection: {os.strerror(why.errno)}") from None
+
+
+def _maybe_shortage() -> OSError | None:
+    """Why no file can be opened now; None when one can."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as why:
+        return why
+    return None
 
 
 async def _start_tls(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import itertools
 import os
 import stat
 import sys
@@ -11,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock import limits
+
+_BUFFERS_AT_ONCE = 64
 
 
 def make_private(fd: int, writable: bool) -> int:
@@ -154,11 +157,22 @@ class Writer:
         """Writes `data`, now if possible. After the end of the stream it goes nowhere."""
         if self._is_over or self._is_closing:
             return
+        if not self._waiting and not self._is_corked:
+            try:
+                written = os.write(self._fd, data)
+            except (BlockingIOError, InterruptedError):
+                written = 0
+            except OSError:
+                self._break()
+                return
+            if written == len(data):
+                return
+            # A view, so that what is left of ten megabytes is not copied at each step.
+            data = memoryview(data)[written:]  # type: ignore[assignment]
+            self._watch()
         self._waiting.append(data)
         self._size += len(data)
-        if not self._is_corked and not self._is_watched:
-            self._flush()
-        if self._size > limits.WRITE_HIGH_BYTES and not self._is_full and not self._is_over:
+        if self._size > limits.WRITE_HIGH_BYTES and not self._is_full:
             self._is_full = True
             self._on_full()
 
@@ -189,35 +203,33 @@ class Writer:
             self._end()
 
     def _flush(self) -> None:
-        while self._waiting:
+        waiting = self._waiting
+        while waiting:
+            if len(waiting) > 1 and self._size <= limits.JOINED_BYTES:
+                joined = b"".join(waiting)
+                waiting.clear()
+                waiting.append(joined)
             try:
-                if len(self._waiting) == 1:
-                    written = os.write(self._fd, self._waiting[0])
+                if len(waiting) == 1:
+                    written = os.write(self._fd, waiting[0])
                 else:
-                    written = os.writev(
-                        self._fd, [self._waiting[i] for i in range(min(len(self._waiting), 64))]
-                    )
+                    written = os.writev(self._fd, list(itertools.islice(waiting, _BUFFERS_AT_ONCE)))
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:
-                self._waiting.clear()
-                self._size = 0
-                self._end()
-                self._on_broken()
+                self._break()
                 return
             self._size -= written
             self._take_off(written)
-        if self._waiting:
-            if not self._is_watched:
-                self._is_watched = True
-                self._loop.add_writer(self._fd, self._flush)
+        if waiting:
+            self._watch()
         elif self._is_watched:
             self._is_watched = False
             self._loop.remove_writer(self._fd)
         if self._is_full and self._size < limits.WRITE_LOW_BYTES:
             self._is_full = False
             self._on_drained()
-        if self._is_closing and not self._waiting:
+        if self._is_closing and not waiting:
             self._end()
 
     def _take_off(self, written: int) -> None:
@@ -227,9 +239,20 @@ class Writer:
                 written -= len(first)
                 self._waiting.popleft()
             else:
-                # A view, so that what is left of ten megabytes is not copied at each step.
                 self._waiting[0] = memoryview(first)[written:]  # type: ignore[assignment]
                 return
+
+    def _watch(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            self._loop.add_writer(self._fd, self._flush)
+
+    def _break(self) -> None:
+        """Nobody reads any more."""
+        self._waiting.clear()
+        self._size = 0
+        self._end()
+        self._on_broken()
 
     def _end(self) -> None:
         if self._is_over:

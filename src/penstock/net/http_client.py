@@ -2,6 +2,9 @@
 
 A request is written once. When its connection fails after that, nobody knows whether the server acted on
 it, so the receiver is told and nothing is sent again. Redirects are not followed: they are answers.
+
+Servers close connections that were idle for some time, and may do so in the moment we write to one. That says
+nothing about the server, so it is called once more: only when nobody takes the call is it lost.
 """
 
 from __future__ import annotations
@@ -11,10 +14,10 @@ import os
 from collections.abc import Mapping
 
 from penstock import limits
-from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost
+from penstock.errors import ConnectFailed, RequestFailed, UpstreamError, UpstreamLost
 from penstock.net.dial import Admission, TlsFactory, default_tls, dial
 from penstock.net.upstream_connection import Receiver, Ticket, UpstreamConnection
-from penstock.wire.http1 import Headers, build_request_head
+from penstock.wire.http1 import Headers, request_start
 from penstock.wire.url import Url, maybe_proxy
 
 __all__ = ["HttpClient", "Receiver", "Ticket"]
@@ -58,6 +61,8 @@ class HttpClient:
         self._open: set[UpstreamConnection] = set()
         self._connecting: dict[asyncio.Task[None], Ticket] = {}
         self._expiry: asyncio.TimerHandle | None = None
+        self._unanswered: list[Ticket] = []  # written to kept connections that ended without a word
+        self._call: asyncio.Task[None] | None = None  # to find out whether anybody is there
         self._all_gone: asyncio.Future[None] | None = None
         self._is_closed = False
 
@@ -67,16 +72,37 @@ class HttpClient:
         return len(self._open)
 
     def request(
-        self, method: bytes, target: bytes, headers: Headers, body: bytes, receiver: Receiver
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        receiver: Receiver,
+        is_kept_used: bool = True,
     ) -> Ticket:
-        """Sends a request; `receiver` hears of the response, never before this returns."""
-        framing = b"Content-Length: %d\r\n" % len(body) if body or method in _METHODS_WITH_BODY else b""
+        """Sends a request; `receiver` hears of the response, never before this returns.
+
+        Without `is_kept_used` it gets a connection of its own: for what must not meet a kept one's end.
+        """
+        return self.request_as(self.prepare(method, target, headers), method, body, receiver, is_kept_used)
+
+    def prepare(self, method: bytes, target: bytes, headers: Headers) -> bytes:
+        """What many requests to the same target begin with, for `request_as`."""
         if self._target_prefix:
             target, headers = self._target_prefix + target, headers + self._proxy_headers
-        message = build_request_head(method, target, self._host, headers, framing) + body
+        return request_start(method, target, self._host, headers)
+
+    def request_as(
+        self, start: bytes, method: bytes, body: bytes, receiver: Receiver, is_kept_used: bool = True
+    ) -> Ticket:
+        """The same as `request`, for what was prepared."""
+        if body or method in _METHODS_WITH_BODY:
+            message = b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body)
+        else:
+            message = start + b"\r\n"
         ticket = Ticket(receiver)
         is_head = method == b"HEAD"
-        connection = self._take_idle()
+        connection = self._take_idle() if is_kept_used else None
         if connection is not None:
             connection.send(message, is_head, ticket)
         else:
@@ -104,6 +130,9 @@ class HttpClient:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
+        if self._call is not None:
+            self._call.cancel()
+        self._fail_unanswered(UpstreamLost("Connection closed by us"))
         for connection in tuple(self._open):
             connection.fail(UpstreamLost("Connection closed by us"))
         connecting = dict(self._connecting)
@@ -155,12 +184,48 @@ class HttpClient:
         if self._expiry is None:
             self._expiry = self._loop.call_later(self._idle_seconds, self._expire)
 
-    def _on_gone(self, connection: UpstreamConnection) -> None:
+    def _on_gone(self, connection: UpstreamConnection, unanswered: Ticket | None) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         if self._all_gone is not None and not self._open and not self._all_gone.done():
             self._all_gone.set_result(None)
+        if unanswered is not None:
+            self._unanswered.append(unanswered)
+            if self._call is None or self._call.done():
+                self._call = self._loop.create_task(self._call_again())
+
+    async def _call_again(self) -> None:
+        """Connects, and says so to those whose kept connections ended before any answer."""
+        has_ended = asyncio.Event()
+
+        def new_connection() -> UpstreamConnection:
+            return UpstreamConnection(lambda _: None, self._on_idle, lambda *_: has_ended.set())
+
+        detail = "Connection closed before a response"
+        try:
+            connection = await dial(
+                new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls, self._admits
+            )
+        except RequestFailed as why:
+            self._fail_unanswered(why)
+            return
+        except UpstreamError:
+            self._fail_unanswered(UpstreamLost(detail))
+            return
+        try:
+            await asyncio.wait_for(has_ended.wait(), limits.SECOND_CALL_SECONDS)
+        except TimeoutError:
+            self._fail_unanswered(RequestFailed(detail))
+        else:
+            self._fail_unanswered(UpstreamLost(detail))
+        finally:
+            connection.close_now()
+
+    def _fail_unanswered(self, error: UpstreamError) -> None:
+        unanswered, self._unanswered = self._unanswered, []
+        for ticket in unanswered:
+            ticket.fail(error)
 
     def _expire(self) -> None:
         """Closes what has been idle too long; the timer runs only while something is idle."""

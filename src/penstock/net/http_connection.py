@@ -16,7 +16,7 @@ from penstock import limits
 from penstock.errors import MalformedHttp
 from penstock.net.http_exchange import Reply, Request
 from penstock.wire.chunked import ChunkedReader
-from penstock.wire.http1 import CHUNKED, RequestHead, build_response_head, read_request_head
+from penstock.wire.http1 import CHUNKED, RequestHead, build_response_head
 
 if TYPE_CHECKING:
     from penstock.net.http_server import HttpServer
@@ -53,8 +53,6 @@ class HttpConnection(asyncio.Protocol):
         "_head",
         "_is_closing_after_reply",
         "_is_consuming",
-        "_last_block",
-        "_last_head",
         "_left",
         "_more",
         "_more_size",
@@ -86,8 +84,6 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = server.now + server.limits.request_seconds
         self._partial = bytearray()  # of a head that has not arrived whole
         self._head: RequestHead | None = None
-        self._last_block = b""
-        self._last_head: RequestHead | None = None
         self._body = bytearray()
         self._left = 0
         self._chunked: ChunkedReader | None = None
@@ -194,11 +190,7 @@ class HttpConnection(asyncio.Protocol):
         return len(data)
 
     def _take_head(self, block: bytes, data: bytes, after: int) -> int:
-        if block != self._last_block:  # a client's heads are often the same to the last byte
-            self._last_head = read_request_head(block)
-            self._last_block = block
-        head = self._last_head
-        assert head is not None
+        head = self._server.read_head(block)
         if head.is_kept_alive and not self._server.is_draining:
             self._is_closing_after_reply = False
             self.persistence = b"" if head.is_http11 else b"Connection: keep-alive\r\n"
@@ -251,9 +243,8 @@ class HttpConnection(asyncio.Protocol):
         self._stage = _NEXT
         self._deadline = _NEVER
         reply = self._reply = Reply(self, head.method == b"HEAD", head.is_http11)
-        # A copy, because the head may serve the next request too.
         request = Request(
-            head.method, head.target, head.headers.copy(), body, self._peer, self.id, head.fields
+            head.method, head.target, head.headers, body, self._peer, self.id, head.fields, head.known
         )
         try:
             self._server.handler(request, reply)

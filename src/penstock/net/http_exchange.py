@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
-from penstock.wire.http1 import Headers, build_response_head, find
+from penstock import limits
+from penstock.wire.http1 import Headers, build_response_head, field_lines, find
 
 if TYPE_CHECKING:
     from penstock.net.http_connection import HttpConnection
@@ -16,7 +18,11 @@ _BODILESS = frozenset((204, 304))
 
 
 class Request(Struct, gc=False):
-    """A whole request. Headers keep their case and order; `target` is always a path with its query."""
+    """A whole request. Headers keep their case and order; `target` is always a path with its query.
+
+    The head may serve many requests: nobody changes `headers` or `fields`, and what is found out from them
+    alone may be left in `known` for the next one.
+    """
 
     method: bytes
     target: bytes
@@ -25,6 +31,7 @@ class Request(Struct, gc=False):
     peer: Any  # as the socket gives it, None for a peer without an address
     connection_id: int
     fields: dict[bytes, bytes]  # by lower-case name; repeated ones joined by a comma
+    known: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def path(self) -> bytes:
@@ -105,7 +112,29 @@ class Reply:
         head = build_response_head(status, headers, framing + connection.persistence)
         self.is_started = self.is_finished = True
         if not self.is_gone:
-            connection.end_reply(head + body)
+            if len(body) <= limits.HTTP_JOIN_BYTES:
+                connection.end_reply(head + body)
+            else:
+                connection.write(head)
+                connection.end_reply(body)
+
+    def send_as(self, start: bytes, body: bytes) -> None:
+        """The whole reply, of a status that has a body; `start` is its head but for the framing."""
+        if self.is_started:
+            raise RuntimeError("a reply was started twice")
+        connection = self._connection
+        self.is_started = self.is_finished = True
+        if not self.is_gone:
+            if self.extra:
+                start += field_lines(self.extra)
+            head = b"%bContent-Length: %d\r\n%b\r\n" % (start, len(body), connection.persistence)
+            if self._is_head:
+                body = b""
+            if len(body) <= limits.HTTP_JOIN_BYTES:
+                connection.end_reply(head + body)
+            else:
+                connection.write(head)
+                connection.end_reply(body)
 
     def start(self, status: int, headers: Headers) -> None:
         """The head of a reply whose body follows.

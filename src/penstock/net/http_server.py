@@ -15,6 +15,7 @@ from penstock import limits as defaults
 from penstock.net.http_connection import HttpConnection, refusal
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.listener import Listener
+from penstock.wire.http1 import RequestHead, read_request_head
 
 __all__ = ["Handler", "HttpServer", "Reply", "Request", "ServerLimits"]
 
@@ -29,6 +30,22 @@ class ServerLimits(Struct, frozen=True):
     stall_seconds: float = defaults.HTTP_STALL_SECONDS
     linger_seconds: float = defaults.HTTP_LINGER_SECONDS
     connections: int = defaults.HTTP_CONNECTIONS
+    refusals: int = defaults.HTTP_REFUSALS
+
+    @classmethod
+    def affordable(cls) -> ServerLimits:
+        """As many clients as there are descriptors for, with one on the upstream's side for each of them.
+
+        Were all of them given to clients, none would be left to serve those who came first.
+        """
+        import resource  # needed here only, once
+
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files == resource.RLIM_INFINITY:
+            return cls()
+        refusals = max(1, min(defaults.HTTP_REFUSALS, files // defaults.FILES_PER_REFUSAL))
+        room = (files - defaults.OWN_FILES - refusals) // 2
+        return cls(connections=max(1, min(defaults.HTTP_CONNECTIONS, room)), refusals=refusals)
 
     @property
     def tick_seconds(self) -> float:
@@ -53,6 +70,7 @@ class HttpServer:
         self._timer: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
         self._last_id = 0
+        self._heads: dict[bytes, RequestHead] = {}
 
     @property
     def connection_count(self) -> int:
@@ -105,6 +123,18 @@ class HttpServer:
 
     # For HttpConnection
 
+    def read_head(self, block: bytes) -> RequestHead:
+        """The head in `block`. Those of one client are often the same to the last byte, so some are kept,
+        with what others have made of them."""
+        head = self._heads.get(block)
+        if head is None:
+            head = read_request_head(block)
+            if len(block) <= defaults.KNOWN_HEAD_BYTES:
+                if len(self._heads) >= defaults.KNOWN_HEADS:
+                    self._heads.clear()
+                self._heads[block] = head
+        return head
+
     def admit(self, connection: HttpConnection) -> bool:
         """Whether there is room; a connection without room is told so, unless too many are being told."""
         if self.is_draining:
@@ -112,7 +142,7 @@ class HttpServer:
         elif len(self._admitted) < self.limits.connections:
             self._admitted.add(connection)
             return True
-        elif len(self._refused) < defaults.HTTP_REFUSALS:
+        elif len(self._refused) < self.limits.refusals:
             self._refused.add(connection)
         else:
             connection.close_now()

@@ -1,26 +1,58 @@
-"""The event loop: asyncio, without what a plain filter does not use.
+"""The event loop, without what a plain filter does not use.
 
-asyncio imports ssl if it can, and copes if it cannot. ssl costs 4.5 MB and 16 ms, so it is kept out unless
-TLS is configured (docs/decisions/0002-asyncio-without-ssl.md).
+asyncio's package loads its servers, streams, subprocesses and, through them, ssl: 7 MB in all, of which a
+plain filter needs the futures, tasks and timeouts. So only these are loaded at first, and the rest when
+somebody asks for it; and the loop is one of our own (docs/decisions/0002-asyncio-without-ssl.md and
+0010-a-loop-of-our-own.md). With TLS or rules it is asyncio as everybody knows it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Literal
+
+from penstock.lean import make_lazy, without
+
+Extent = Literal["parts", "whole", "tls"]
+"""How much of asyncio is wanted: what a plain filter needs and our own loop, all but ssl, or all."""
+
+_PARTS = (
+    "exceptions",
+    "events",
+    "futures",
+    "coroutines",
+    "tasks",
+    "locks",
+    "timeouts",
+    "protocols",
+    "transports",
+)
 
 
-def import_asyncio(with_tls: bool = False) -> None:
+def import_asyncio(extent: Extent) -> None:
     """Makes `import asyncio` cheap for everybody after us."""
-    if with_tls or "asyncio" in sys.modules or "ssl" in sys.modules:
+    if "asyncio" in sys.modules:
         return
-    modules: dict[str, Any] = sys.modules
-    modules["ssl"] = None  # what the import system reads as: there is no such module
-    try:
+    if extent == "parts" and _has_epoll():
+        _import_parts()
+    elif extent == "tls":
         import asyncio  # noqa: F401
-    finally:
-        del modules["ssl"]
+    else:
+        without("ssl", lambda: __import__("asyncio"))
+
+
+def _has_epoll() -> bool:
+    import select
+
+    return hasattr(select, "epoll")
+
+
+def _import_parts() -> None:
+    """Puts a package in the place of asyncio that has its most used parts, and becomes whole when it must."""
+    if "inspect" not in sys.modules:
+        make_lazy("inspect")  # a reader of source code, which asyncio wants for a check that we never make
+    make_lazy("asyncio", _PARTS)
 
 
 def add_tls() -> None:
@@ -37,10 +69,20 @@ def add_tls() -> None:
         importlib.reload(sslproto)  # what it derives from ssl, it derives when it is loaded
 
 
-def run(main: Callable[[], Coroutine[Any, Any, int]], with_tls: bool = False) -> int:
+def run(main: Callable[[], Coroutine[Any, Any, int]], extent: Extent) -> int:
     """Runs `main` in a fresh loop and gives back its exit code."""
-    import_asyncio(with_tls)
+    import_asyncio(extent)
     import asyncio
 
-    with asyncio.Runner() as runner:
-        return runner.run(main())
+    if extent != "parts" or not _has_epoll():
+        with asyncio.Runner() as runner:
+            return runner.run(main())
+    from penstock.net.poll_loop import PollLoop
+
+    loop = PollLoop()
+    try:
+        code: int = loop.run_until_complete(main())
+        return code
+    finally:
+        loop.cancel_all_tasks()
+        loop.close()

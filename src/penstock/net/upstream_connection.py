@@ -37,12 +37,13 @@ class Receiver(Protocol):
 class Ticket:
     """A request under way: its receiver can have it slowed down or stopped."""
 
-    __slots__ = ("connecting", "connection", "is_done", "is_paused", "receiver")
+    __slots__ = ("connecting", "connection", "head", "is_done", "is_paused", "receiver")
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.connection: UpstreamConnection | None = None
         self.connecting: asyncio.Task[None] | None = None
+        self.head: ResponseHead | None = None  # of the response, once it has come; it may serve others too
         self.is_paused = False
         self.is_done = False
 
@@ -103,8 +104,10 @@ class UpstreamConnection(asyncio.Protocol):
         self,
         on_made: Callable[[UpstreamConnection], None],
         on_idle: Callable[[UpstreamConnection], None],
-        on_gone: Callable[[UpstreamConnection], None],
+        on_gone: Callable[[UpstreamConnection, Ticket | None], None],
     ) -> None:
+        """`on_gone` gets the request that was written to a kept connection which ended without a byte of an
+        answer, if that is how it ended: what that means is not ours to say."""
         self._on_made = on_made
         self._on_idle = on_idle
         self._on_gone = on_gone
@@ -204,7 +207,11 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells the receiver, unless all was said, and the pool."""
         ticket, self._ticket = self._ticket, None
-        self._on_gone(self)
+        if ticket is not None and self.idle_since and self._left == _AWAITING_HEAD and not self._partial:
+            ticket.connection = None
+            self._on_gone(self, ticket)
+            return
+        self._on_gone(self, None)
         if ticket is not None:
             when = "before a response" if self._left == _AWAITING_HEAD else "in the middle of a response"
             ticket.fail(UpstreamLost(f"Connection closed {when}"))
@@ -284,7 +291,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_kept_alive = head.is_kept_alive
         self._chunked = ChunkedReader() if head.length == CHUNKED else None
         if self._ticket is not None:
-            self._ticket.receiver.on_head(head.status, head.headers.copy())
+            self._ticket.head = head
+            self._ticket.receiver.on_head(head.status, head.headers)
         return at
 
     def _finish(self, is_reusable: bool) -> None:

@@ -1,11 +1,14 @@
 """Patterns that people write for tool names: taken apart, checked, compiled.
 
 `compile_pattern` is the only door to RE2. What comes through it matches in linear time, and would not
-have been dangerous elsewhere either.
+have been dangerous elsewhere either. RE2 takes 2.5 MB, so the plainest patterns, and most are of that kind,
+do without it on short texts: there both engines see the same, which a test compares.
 """
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -16,22 +19,41 @@ from penstock.policy import backtracking, pattern_tree
 
 _BLANKS = " \t\r\n"
 
+# Characters that stand for themselves, any character, one choice of words, and at most one `.*` or `.+`: on
+# a text of limits.PLAIN_TEXT characters nothing of that can take long.
+_WORD = r"(?:[A-Za-z0-9_/:\-]|\\[./\-])"
+_PIECE = rf"(?:(?:{_WORD}|\.|\((?:\?:)?{_WORD}+(?:\|{_WORD}+)*\))(?![*+?{{]))"
+_is_plain = re.compile(rf"\^?{_PIECE}*(?:\.[*+](?![*+?{{]){_PIECE}*)?\$?").fullmatch
+
 
 class Pattern(Struct, frozen=True):
     """A checked pattern."""
 
     source: str
-    _engine: Any
+    _plain: re.Pattern[str] | None  # None: this one needs RE2
 
     def found_in(self, text: str) -> bool:
         """Does the pattern match anywhere in `text`?"""
+        if self._plain is not None and len(text) <= limits.PLAIN_TEXT:
+            return self._plain.search(text) is not None
         try:
             raw = text.encode()
         except UnicodeEncodeError:
             # Half a surrogate pair is no character, and then `.` would not match it: a name with one
             # in it could slip past `^evil.*$`. It counts as U+FFFD, which most readers show for it.
             raw = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
-        return self._engine.search(raw) is not None
+        return _engine(self.source).search(raw) is not None
+
+
+@lru_cache(limits.PATTERNS_KEPT)
+def _engine(source: str) -> Any:
+    import re2  # here, because a proxy without patterns, or with plain ones, has no use for it
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = limits.PATTERN_BYTES
+    return re2.compile(source, options)
 
 
 def split_patterns(text: str) -> list[str]:
@@ -99,14 +121,14 @@ def compile_pattern(source: str, origin: str) -> Pattern:
     if backtracking.would_backtrack(reading):
         raise UnsafePattern(source)
 
-    import re2  # here, because a proxy without patterns has no use for it
+    if _is_plain(source):
+        # Here the end of a text is its last character, also where that is a line feed.
+        return Pattern(source, re.compile(re.sub(r"\$\Z", r"\\Z", source)))
 
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = limits.PATTERN_BYTES
+    import re2
+
     try:
-        engine = re2.compile(source, options)
+        _engine(source)
     except re2.error as refusal:
         raise PatternError(source, origin, _in_plain_words(refusal.args[0], source)) from None
     if reading.has_loose_brace:
@@ -114,7 +136,7 @@ def compile_pattern(source: str, origin: str) -> Pattern:
         # ({a,b}). As plain text it matches next to nothing, so a deny list would hide less than was meant.
         why = r"{ must begin a count such as {1,3}; write \{ for the character itself"
         raise PatternError(source, origin, why)
-    return Pattern(source, engine)
+    return Pattern(source, None)
 
 
 def _why_unreadable(source: str) -> str:

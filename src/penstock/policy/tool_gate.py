@@ -25,6 +25,7 @@ from penstock.wire.replies import error_reply, raw_error_reply, result_reply, to
 CALL = "tools/call"
 LIST = "tools/list"
 GATED = frozenset({CALL, LIST})
+_REQUEST = Kind.REQUEST
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -32,13 +33,16 @@ _decode_text = msgspec.json.Decoder(str).decode
 def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
     """What becomes of a client's request or notification; Hold while the catalog is on its way."""
     method = message.method
+    if method == CALL and catalog is not None and message.tool in catalog.names:
+        # The hot path. Whoever told the tool's name has seen an id and an object called params.
+        return FORWARD
     if method not in GATED:
         if method is not None and _looks_gated(method):
-            if message.kind is not Kind.REQUEST:
+            if message.kind is not _REQUEST:
                 return Drop("a notification whose method merely looks like a tool method")
             return _protocol_error(message, METHOD_NOT_FOUND, "Method not found")
         return FORWARD
-    if message.kind is not Kind.REQUEST or message.id_token == b"null":
+    if message.kind is not _REQUEST or message.id_token == b"null":
         return Drop(f"{method} without an id")
     if catalog is None:
         return HOLD
@@ -55,13 +59,15 @@ def _looks_gated(method: str) -> bool:
 
 def _call(message: Message, catalog: ToolCatalog) -> Verdict:
     assert message.id_token is not None
-    params = message.params
-    if params is None:
-        return _protocol_error(message, INVALID_PARAMS, "Invalid params: params must be an object")
-    try:
-        name = _decode_text(params["name"])
-    except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
-        return _protocol_error(message, INVALID_PARAMS, "Invalid params: name must be a string")
+    name = message.tool
+    if name is None:
+        params = message.params
+        if params is None:
+            return _protocol_error(message, INVALID_PARAMS, "Invalid params: params must be an object")
+        try:
+            name = _decode_text(params["name"])
+        except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+            return _protocol_error(message, INVALID_PARAMS, "Invalid params: name must be a string")
     if name in catalog.names:
         return FORWARD
     return Answer(tool_not_found(message.id_token, name))
@@ -91,6 +97,8 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     tool list when it has `tools` at its top, as the schema says; what a tool returns further down is its own
     affair. What comes unasked has no business with tools at any depth.
     """
+    if message.result is not None and message.result.keys() <= _USUAL_NAMES:
+        return False  # the hot path: no member is called tools, nor anything like it
     if message.method == "sampling/createMessage":
         return False  # tools offered to the client's own model, not the upstream's to be called
     is_result = "result" in message.envelope

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -30,7 +29,11 @@ class CatalogKey(Struct, frozen=True):
 
 def principal_of(authorization: bytes | None) -> bytes:
     """What stands for the credentials of a request; the credentials themselves are not kept."""
-    return hashlib.sha256(authorization).digest() if authorization else b""
+    if not authorization:
+        return b""
+    import hashlib  # with OpenSSL behind it, which an upstream without credentials does not need
+
+    return hashlib.sha256(authorization).digest()
 
 
 class Catalogs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 
 import msgspec
 from msgspec import Raw
@@ -42,7 +42,7 @@ def own_notification(method: str, params: bytes | None = None) -> Message:
 
 def own_id() -> bytes:
     """An id that no client can have chosen, as a JSON token."""
-    return b'"penstock-%b"' % secrets.token_hex(16).encode()
+    return b'"penstock-%b"' % os.urandom(16).hex().encode()
 
 
 class ListFetch:

@@ -74,6 +74,11 @@ class ModernDesk:
         if self._ready is not None:
             self._ready[0].end_listeners()
 
+    def lose(self, error: UpstreamError) -> None:
+        """The upstream is gone, as another link has found out: everybody who waits hears it."""
+        if self._ready is not None and not self._ready[0].is_lost:
+            self._ready[0].upstream_lost(error)
+
     async def close(self) -> None:
         """Closes the link."""
         if self._task is not None:

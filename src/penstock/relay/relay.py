@@ -46,6 +46,7 @@ from penstock.wire.replies import INVALID_ANSWER, error_reply, raw_error_reply
 
 log = logging.getLogger("penstock")
 
+_RESPONSE = Kind.RESPONSE
 _HOLDING = "holding"  # the reason for not reading a client whose tool requests pile up
 
 
@@ -123,10 +124,13 @@ class Relay:
             self._client.refuse(error_reply(id_token, INTERNAL_ERROR, "Internal error"), route)
 
     def take(self, message: Message | Batch, route: Route | None = None) -> bool:
-        """Takes what was read of a client's message; True when an answer has come or will come."""
-        if isinstance(message, Batch):
+        """Passes on, answers or drops what a client said; True when an answer has come or will come."""
+        if not isinstance(message, Message):
             return self._take_batch(message, route)
-        return self._take(message, route)
+        if message.kind is _RESPONSE:
+            self._take_response(message)
+            return False
+        return self._follow(self._verdict(message), message, route)
 
     def refuse_client(self, refusal: ClientProtocolError, route: Route | None = None) -> None:
         """Tells the client that a message of its own was not passed on."""
@@ -138,13 +142,6 @@ class Relay:
             route.take(raw)
         else:
             self._client.refuse(raw, route)
-
-    def _take(self, message: Message, route: Route | None) -> bool:
-        """Passes on, answers or drops one message; True when an answer to it has come or will come."""
-        if message.kind is Kind.RESPONSE:
-            self._take_response(message)
-            return False
-        return self._follow(self._verdict(message), message, route)
 
     def _follow(self, verdict: Verdict, message: Message, route: Route | None, asked: Any = None) -> bool:
         """Does what was decided. `asked` is what those remember of a request who were asked about it."""
@@ -165,9 +162,10 @@ class Relay:
             return Drop("it cancels a request that never went upstream")
         if not self._is_filtering:
             return FORWARD
-        if self._catalog is None and self._catalogs:
-            self._choose_catalog(message)
-        if message.method in tool_gate.GATED and self._catalog is not None:
+        if self._catalog is None:
+            if self._catalogs:
+                self._choose_catalog(message)
+        elif not self._was_catalog_seen and message.method in tool_gate.GATED:
             self._was_catalog_seen = True
         return tool_gate.judge(message, self._catalog)
 
@@ -236,7 +234,7 @@ class Relay:
                 continue
             if message.kind is Kind.REQUEST:
                 gathering.expect()
-            if not self._take(message, gathering) and message.kind is Kind.REQUEST:
+            if not self.take(message, gathering) and message.kind is Kind.REQUEST:
                 gathering.expect_less()
         return gathering.seal()
 
@@ -287,7 +285,7 @@ class Relay:
         self._catalog = catalog
         self._on_catalog(catalog)
         for message, route in self._room.leave():
-            self._take(message, route)
+            self.take(message, route)
         self._go_on()
 
     def _take_catalog_failure(self, failure: ToolListFailed, refusal: bytes | None, is_final: bool) -> None:
@@ -329,8 +327,7 @@ class Relay:
                 return
             for part in message.parts:
                 self.from_upstream(part)
-            return
-        if message.kind is Kind.RESPONSE:
+        elif message.kind is _RESPONSE:
             self._take_upstream_response(message)
         elif self._is_filtering and tool_gate.shows_hidden_tools(message, self._choice):
             log.warning("Dropped a message from the upstream: it lists tools that are hidden.")
@@ -351,23 +348,16 @@ class Relay:
 
     def _take_upstream_response(self, message: Message) -> None:
         token = message.id_token
-        if self._room.owns(token):
-            self._room.take_page(message)
-            return
         exchange = self._requests.close(token) if token is not None else None
-        if exchange is None and token in (None, b"null") and "error" in message.envelope:
-            # A complaint about something that the upstream could not read: nobody's answer.
-            self._client.send(message.raw, None, message)
-            return
         if exchange is None:
-            log.warning("Dropped a response from the upstream that nobody asked for.")
+            self._take_stray_response(message)
             return
         if exchange.method == "initialize":
             self._take_initialized(message)
         elif exchange.meta is not None and "result" in message.envelope and not self._was_initialize_sent:
             # Only now it is certain that the upstream is a modern one; the client may have been probing.
             self._want_catalog(exchange.meta)
-        if self._breaks_schema(message, exchange.method):
+        if self._schema is not None and self._breaks_schema(message, exchange.method):
             self._to_client(error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER), exchange.route)
             return
         if self._is_filtering and tool_gate.shows_hidden_tools(message, self._choice):
@@ -376,6 +366,16 @@ class Relay:
             self._to_client(reply, exchange.route)
             return
         self._deliver(message, exchange)
+
+    def _take_stray_response(self, message: Message) -> None:
+        """Takes what answers no request of the client's."""
+        if self._room.owns(message.id_token):
+            self._room.take_page(message)
+        elif message.id_token in (None, b"null") and "error" in message.envelope:
+            # A complaint about something that the upstream could not read: nobody's answer.
+            self._client.send(message.raw, None, message)
+        else:
+            log.warning("Dropped a response from the upstream that nobody asked for.")
 
     def _deliver(self, message: Message, exchange: Exchange) -> None:
         """Gives the client the answer to its request."""

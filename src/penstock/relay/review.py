@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -274,7 +274,7 @@ class Reviews:
     def new(self, session_id: bytes | None = None, principal: bytes = b"") -> Review:
         """The review of a new session; `session_id` is the one that its client knows, if there is one."""
         state = SessionState(
-            id=secrets.token_hex(8),
+            id=os.urandom(8).hex(),
             started=time.monotonic(),
             mcp_session_id=session_id.decode("ascii", "replace") if session_id is not None else None,
             principal=principal.hex(),

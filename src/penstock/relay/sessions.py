@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 from collections.abc import Iterator
 from typing import Protocol
 
 from penstock import limits
+from penstock.errors import UpstreamError
 
 log = logging.getLogger("penstock")
 
@@ -33,6 +34,9 @@ class Session(Protocol):
     def end(self) -> None:
         """Ends it; everybody who waits hears so."""
 
+    def lose(self, error: UpstreamError) -> None:
+        """Ends it because the upstream is gone, and everybody who waits hears that."""
+
 
 class Sessions:
     """A bounded register of sessions that ends the idle ones."""
@@ -53,7 +57,7 @@ class Sessions:
     @staticmethod
     def new_id() -> bytes:
         """An id that nobody can guess: 192 random bits."""
-        return secrets.token_urlsafe(24).encode()
+        return os.urandom(24).hex().encode()
 
     def make_room(self) -> bool:
         """Ends the longest idle session if there is no room for one more; False when all are busy."""
@@ -93,6 +97,12 @@ class Sessions:
             if not session.is_waiting:
                 session.end()
                 self.remove(session)
+
+    def lose_all(self, error: UpstreamError) -> None:
+        """Ends every session, because the upstream is gone."""
+        for session in self:
+            session.lose(error)
+            self.remove(session)
 
     def end_all(self) -> None:
         """Ends every session."""

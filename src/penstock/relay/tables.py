@@ -99,6 +99,8 @@ class RecentIds:
 
     def discard(self, id_token: bytes) -> None:
         """Forgets an id that is now in use for something that was passed on."""
+        if not self._keys:
+            return
         key = id_key(id_token)
         if key in self._keys:
             self._keys.discard(key)

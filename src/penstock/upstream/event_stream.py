@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost
+from penstock.errors import ConnectFailed, RequestFailed, UpstreamError, UpstreamLost
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.wire.sse import Oversize, SseEvent
 
@@ -76,7 +76,7 @@ class EventStream:
         if isinstance(error, ConnectFailed):
             self._on_lost(error)
             return
-        if not self._has_worked:
+        if not self._has_worked and not isinstance(error, RequestFailed):
             log.info("The upstream offers no stream of its own.")
             return
         self._barren += 1

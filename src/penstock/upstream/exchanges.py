@@ -12,7 +12,13 @@ import logging
 from typing import Protocol
 
 from penstock import limits
-from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
+from penstock.errors import (
+    ConnectFailed,
+    RequestFailed,
+    UpstreamError,
+    UpstreamLost,
+    UpstreamProtocolError,
+)
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.upstream import refusals
@@ -23,8 +29,15 @@ from penstock.wire.eras import BATCH_VERSION
 from penstock.wire.glance import maybe_response_id
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key
-from penstock.wire.message import METHOD_NOT_FOUND, Batch, Message, read_upstream_message
-from penstock.wire.replies import raw_error_reply
+from penstock.wire.message import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    Batch,
+    Kind,
+    Message,
+    read_upstream_message,
+)
+from penstock.wire.replies import error_reply, raw_error_reply
 from penstock.wire.sse import Oversize, SseEvent
 
 log = logging.getLogger("penstock")
@@ -102,11 +115,16 @@ class Exchanges:
         """Posts a message."""
         self._posts[post.key] = post
         post.answer = HttpAnswer(self, post)
-        self.request(b"POST", post.headers, post.message.raw, post.answer)
+        # Nobody could be told that the client's answer to a question got lost, and who asked would wait for
+        # ever: so it does not go where a kept connection may just be ending.
+        is_answer = post.message.kind is Kind.RESPONSE
+        self.request(b"POST", post.headers, post.message.raw, post.answer, is_kept_used=not is_answer)
 
-    def request(self, method: bytes, headers: Headers, body: bytes, answer: HttpAnswer) -> None:
+    def request(
+        self, method: bytes, headers: Headers, body: bytes, answer: HttpAnswer, is_kept_used: bool = True
+    ) -> None:
         """Sends any request to the endpoint."""
-        answer.ticket = self._client.request(method, self._target, headers, body, answer)
+        answer.ticket = self._client.request(method, self._target, headers, body, answer, is_kept_used)
         if self.is_paused:
             answer.ticket.pause()
 
@@ -247,6 +265,9 @@ class Exchanges:
         return self._owner.is_elsewhere(f"HTTP {answer.status}")
 
     def _take_failure(self, post: Post, answer: HttpAnswer, error: UpstreamError) -> None:
+        if isinstance(error, RequestFailed):
+            self._take_silence(post, error)
+            return
         is_lost = isinstance(error, ConnectFailed | UpstreamLost) or answer.status == 0
         if answer.is_events and post.last_id is not None and not post.is_modern:
             self._resume(post, error.detail)
@@ -259,6 +280,22 @@ class Exchanges:
             # A listen stream may have been silent for hours: that somebody on the way gave up on it says
             # nothing about the upstream.
             self.refuse(post, error.detail)
+
+    def _take_silence(self, post: Post, error: RequestFailed) -> None:
+        """One request is not answered; whether it was heard cannot be known, so it is not sent again."""
+        if post.own is not None:
+            post.fail_own(error)
+            self.close(post)
+        elif post.is_resumed:
+            self._resume(post, error.detail)
+        elif post.is_request:
+            log.warning("A request got no answer. %s.", error.detail)
+            assert post.id_token is not None
+            self._answer(post, error_reply(post.id_token, INTERNAL_ERROR, error.safe_message))
+            self.close(post)
+        else:
+            log.warning("A message may not have reached the upstream. %s.", error.detail)
+            self._accept(post)
 
     # --- messages ----------------------------------------------------------------------------------------
 

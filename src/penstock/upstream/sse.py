@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.errors import ConnectFailed, Failure, UpstreamError, UpstreamLost
+from penstock.errors import ConnectFailed, Failure, RequestFailed, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.upstream import refusals
@@ -64,8 +64,9 @@ class SseUpstream:
         self._handshake = Handshake()
         self._outbox = Outbox(self._post, self._on_full, self._on_drained, in_turn=True)
         self._outbox.hold()
-        self._posts = SsePosts(client, kept, self._outbox.done, self._outbox.lift, self._refused)
+        self._posts = SsePosts(client, kept, self._outbox.done, self._outbox.lift, self._refused, self._lose)
         self._stream: HttpAnswer | None = None
+        self._was_opened_again = False
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[bytes, bytes] = {}  # requests without an answer, by id
         self._own: tuple[bytes, asyncio.Future[bytes]] | None = None
@@ -169,6 +170,7 @@ class SseUpstream:
             return
         self._stop_timer()
         self.is_proven = True
+        self._was_opened_again = False
         self._posts.target = target
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
@@ -206,7 +208,11 @@ class SseUpstream:
             return
         self._stop_timer()
         self._stream = None
-        if error is not None:
+        if isinstance(error, RequestFailed) and answer.status == 0 and not self._was_opened_again:
+            # A kept connection had ended; to ask for a stream twice harms nobody.
+            self._was_opened_again = True
+            self._open()
+        elif error is not None:
             self._lose(error)
         elif answer.is_events:
             self._lose(UpstreamLost("Its stream ended"))
@@ -238,7 +244,7 @@ class SseUpstream:
                     waiting.set_exception(error)
             return
         if not self.is_proven:
-            if not isinstance(error, ConnectFailed):
+            if not isinstance(error, ConnectFailed | RequestFailed):
                 error = ConnectFailed(self._url.origin, error.detail, error.failure)
             self._give_up(error)
             return

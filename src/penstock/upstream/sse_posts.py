@@ -31,15 +31,18 @@ class SsePosts:
         on_done: Callable[[Message], None],
         on_slow: Callable[[Message], None],
         on_refused: Callable[[Message, bytes], None],
+        on_lost: Callable[[UpstreamError], None],
     ) -> None:
         """`on_slow` hears of a request that is not acknowledged in its turn: some servers take it, work on
-        it, and answer the POST when they are done. `on_refused` gets the reply to a request not taken."""
+        it, and answer the POST when they are done. `on_refused` gets the reply to a request not taken.
+        `on_lost` hears that the client's answer to a question did not arrive: who asked waits for ever."""
         self.target: bytes | None = None
         self._client = client
         self._headers = _BASE + headers
         self._on_done = on_done
         self._on_slow = on_slow
         self._on_refused = on_refused
+        self._on_lost = on_lost
         self._open: dict[HttpAnswer, asyncio.TimerHandle] = {}
 
     def send(self, message: Message) -> None:
@@ -48,7 +51,10 @@ class SsePosts:
         answer = HttpAnswer(self, message)
         loop = asyncio.get_running_loop()
         self._open[answer] = loop.call_later(limits.SSE_TURN_SECONDS, self._on_slow, message)
-        answer.ticket = self._client.request(b"POST", self.target, self._headers, message.raw, answer)
+        is_kept_used = message.kind is not Kind.RESPONSE
+        answer.ticket = self._client.request(
+            b"POST", self.target, self._headers, message.raw, answer, is_kept_used
+        )
 
     def close(self) -> None:
         """Stops everything; the endpoint is not known any more."""
@@ -82,6 +88,8 @@ class SsePosts:
             if message.kind is Kind.REQUEST and message.id_token is not None:
                 self._on_refused(message, _reply(message.id_token, answer))
         self._on_done(message)
+        if error is not None and message.kind is Kind.RESPONSE:
+            self._on_lost(error)
 
 
 def _reply(id_token: bytes, answer: HttpAnswer) -> bytes:

@@ -131,9 +131,9 @@ class StdioUpstream:
             if isinstance(line, Oversize):
                 where = "in all" if line.is_ended else "without a line end"
                 receiver.upstream_refused(line.id_token, f"It has {line.size} bytes {where}")
-            elif line.lstrip()[:1] not in (b"{", b"["):
+            elif line[:1] != b"{" and line[:_EDGE].lstrip()[:1] not in (b"{", b"["):
                 log.warning("Skipped a line of the upstream that is not JSON: %s", _glimpse(line))
-            elif b"\r" in line:
+            elif _CR in line:
                 # Some readers end a line here and would see two messages.
                 receiver.upstream_refused(maybe_id_at_edges(line, line), "It has a carriage return inside")
             else:
@@ -175,6 +175,10 @@ class StdioUpstream:
         self._reader.close()
         if not self._is_stopping and self.receiver is not None:
             self.receiver.upstream_lost(UpstreamLost())
+
+
+_CR = 13
+_EDGE = 64 * 1024  # blanks before a message that are looked behind
 
 
 def _glimpse(line: bytes) -> str:

@@ -181,6 +181,8 @@ class StreamableHttpUpstream:
 
     def closed(self, post: Post) -> None:
         """Its turn is over."""
+        if post.message.method in _FIRST_WORDS:
+            self._forget_first_timer()
         if post.own is None:
             self._outbox.done(post.message)
         if self._settled is not None and self._is_settled():

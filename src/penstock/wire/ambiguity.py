@@ -54,6 +54,9 @@ _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # one level down, one level up, as signed bytes
 _PEELED_LEVELS = 8
 _SCAN_BYTES = 64 * 1024
+_SHALLOW_BYTES = (
+    2 * limits.NESTING
+)  # what is opened is closed: so short a text cannot nest deep
 
 
 class NotJson(ValueError):
@@ -74,16 +77,28 @@ class Ambiguous(ValueError):
 
 def check_text(raw: bytes) -> None:
     """Raises NotJson unless `raw` is UTF-8 with at most the allowed nesting."""
-    if not raw.isascii():
-        try:
-            if len(raw) <= _SCAN_BYTES:
-                raw.decode()
-            else:
-                _decode_in_pieces(raw)
-        except UnicodeDecodeError:
-            raise NotJson("it is not valid UTF-8") from None
+    if not raw.isascii() and not _is_utf8(raw):
+        raise NotJson("it is not valid UTF-8")
     if nests_deeper(raw, limits.NESTING):
         raise NotJson(f"it nests deeper than {limits.NESTING} levels")
+
+
+def is_sound(raw: bytes) -> bool:
+    """Whether `check_text` has nothing against `raw`."""
+    if not raw.isascii() and not _is_utf8(raw):
+        return False
+    return len(raw) <= _SHALLOW_BYTES or not nests_deeper(raw, limits.NESTING)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        if len(raw) <= _SCAN_BYTES:
+            raw.decode()
+        else:
+            _decode_in_pieces(raw)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _decode_in_pieces(raw: bytes) -> None:

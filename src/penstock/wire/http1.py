@@ -11,7 +11,9 @@ where a message ends, but the next request on a connection must not be looked at
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from penstock import limits
@@ -65,6 +67,7 @@ class RequestHead(Struct, frozen=True, gc=False):
     length: int
     is_http11: bool
     is_kept_alive: bool
+    known: dict[str, Any] = msgspec.field(default_factory=dict)  # what others made of this head alone
 
 
 class ResponseHead(Struct, frozen=True, gc=False):
@@ -74,6 +77,7 @@ class ResponseHead(Struct, frozen=True, gc=False):
     headers: Headers
     length: int
     is_kept_alive: bool
+    known: dict[str, Any] = msgspec.field(default_factory=dict)  # what others made of this head alone
 
 
 def read_request_head(block: bytes) -> RequestHead:
@@ -290,15 +294,30 @@ def status_line(status: int) -> bytes:
 
 def build_response_head(status: int, headers: Headers, framing: bytes) -> bytes:
     """A response head. What `headers` say of length and connection gives way to `framing`."""
-    return status_line(status) + _field_block(headers, _OURS_IN_RESPONSES) + framing + b"\r\n"
+    return response_start(status, headers) + framing + b"\r\n"
+
+
+def response_start(status: int, headers: Headers) -> bytes:
+    """A response head but for its framing and the empty line."""
+    return status_line(status) + _field_block(headers, _OURS_IN_RESPONSES)
 
 
 def build_request_head(method: bytes, target: bytes, host: bytes, headers: Headers, framing: bytes) -> bytes:
     """A request head. What `headers` say of host, length and connection gives way to ours."""
+    return request_start(method, target, host, headers) + framing + b"\r\n"
+
+
+def request_start(method: bytes, target: bytes, host: bytes, headers: Headers) -> bytes:
+    """A request head but for its framing and the empty line."""
     line = b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, target, host)
     if line.count(b" ") != 3 or line.count(b"\n") != 2 or line.count(b"\r") != 2 or b"\0" in line:
         raise ValueError("a blank or control byte in a request line")
-    return line + _field_block(headers, _OURS_IN_REQUESTS) + framing + b"\r\n"
+    return line + _field_block(headers, _OURS_IN_REQUESTS)
+
+
+def field_lines(headers: Headers) -> bytes:
+    """More lines for a response that has a start already."""
+    return _field_block(headers, _OURS_IN_RESPONSES)
 
 
 def _field_block(headers: Headers, ours: frozenset[bytes]) -> bytes:

@@ -48,13 +48,17 @@ class LineSplitter:
         """The lines that `data` completes, in order, without their line ends."""
         lines = data.split(b"\n")
         rest = lines.pop()
+        if not rest and not self._size and len(lines) == 1 and _is_bare(lines[0], self._keep):
+            return lines  # type: ignore[return-value]
         out: list[bytes | Oversize] = []
         if lines:
             first = self._finish(lines[0])
             if first is not None:
                 out.append(first)
             for line in lines[1:]:
-                if len(line) > self._keep:
+                if _is_bare(line, self._keep):
+                    out.append(line)
+                elif len(line) > self._keep:
                     out.append(Oversize(len(line), line[:_EDGE], line[-_EDGE:], True))
                 elif line.strip(_BLANK):
                     out.append(_without_cr(line))
@@ -101,15 +105,22 @@ class LineSplitter:
         return None
 
 
+def _is_bare(line: bytes, keep: int) -> bool:
+    """Whether a line can be taken as it is, seen from its edges and length alone."""
+    return line[:1] == b"{" and line[-1:] == b"}" and len(line) <= keep
+
+
 def _without_cr(line: bytes) -> bytes:
     return line[:-1] if line[-1:] == b"\r" else line
 
 
 def to_line(raw: bytes) -> bytes:
     """`raw` as one line. A line break inside JSON can only be white space between tokens."""
-    if b"\n" in raw or b"\r" in raw:
+    if _LF in raw or _CR in raw:
         raw = raw.translate(_BREAKS_TO_BLANKS)
     return raw + b"\n"
 
 
+# As numbers: looking for one byte as bytes costs an exception inside the interpreter.
+_LF, _CR = 10, 13
 _BREAKS_TO_BLANKS = bytes.maketrans(b"\r\n", b"  ")

@@ -130,7 +130,7 @@ def _read_event(raw: bytes, is_first: bool) -> SseEvent:
     text = raw[3:] if is_first and raw.startswith(_BOM) else raw
     event, data, event_id, retry = b"", None, None, None
     more: list[bytes] | None = None
-    for line in _LINE_END.split(text) if b"\r" in text else text.split(b"\n"):
+    for line in _LINE_END.split(text) if 13 in text else text.split(b"\n"):
         if not line or line[0] == 0x3A:
             continue
         name, _, value = line.partition(b":")
@@ -146,7 +146,7 @@ def _read_event(raw: bytes, is_first: bool) -> SseEvent:
         elif name == b"event":
             event = value
         elif name == b"id":
-            if b"\0" not in value:
+            if 0 not in value:
                 event_id = value
         elif name == b"retry" and value.isdigit():
             retry = int(value[:_RETRY_DIGITS])
@@ -166,9 +166,9 @@ def encode_event(
         lines.append(b"id: " + id)
     if retry is not None:
         lines.append(b"retry: %d" % retry)
-    if any(b"\n" in line or b"\r" in line or b"\0" in line for line in lines):
+    if any(10 in line or 13 in line or 0 in line for line in lines):
         raise ValueError("an event name or id cannot hold a line end or NUL")
-    if b"\n" in data or b"\r" in data:
+    if 10 in data or 13 in data:
         lines += [b"data: " + line for line in _LINE_END.split(data)]
     else:
         lines.append(b"data: " + data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import errno
 import os
 import socket
 import ssl
@@ -16,7 +17,7 @@ from pathlib import Path
 import h11
 import pytest
 
-from penstock.errors import ConnectFailed, Failure, UpstreamError, UpstreamLost
+from penstock.errors import ConnectFailed, Failure, RequestFailed, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient, Ticket
 from penstock.wire.url import parse_url
 
@@ -105,6 +106,7 @@ class Upstream:
         self.requests: list[tuple[bytes, bytes]] = []
         self.ended = asyncio.Event()
         self.port = 0
+        self.server: asyncio.Server = None  # type: ignore[assignment]
         self.client: HttpClient = None  # type: ignore[assignment]
         self._running: set[asyncio.Task[None]] = set()
 
@@ -136,6 +138,7 @@ class Upstream:
 async def upstream(script: Script, **options: object) -> AsyncIterator[Upstream]:
     site = Upstream(script)
     server = await asyncio.start_server(site.serve, "127.0.0.1", 0, limit=1 << 20)
+    site.server = server
     site.port = server.sockets[0].getsockname()[1]
     site.client = HttpClient(parse_url(f"http://127.0.0.1:{site.port}/mcp"), environ={}, **options)  # type: ignore[arg-type]
     try:
@@ -164,6 +167,15 @@ def answering_once(answer: bytes) -> Script:
     async def script(line: Line) -> None:
         await line.request()
         line.send(answer)
+
+    return script
+
+
+def answering_twice(first: bytes, second: bytes) -> Script:
+    async def script(line: Line) -> None:
+        for answer in (first, second):
+            await line.request()
+            line.send(answer)
 
     return script
 
@@ -300,17 +312,6 @@ def test_head_requests_have_no_body():
                 ear = await site.asked(b"", method)
                 assert (ear.status, bytes(ear.body)) == (200, body)
             assert site.connections == 1
-
-    asyncio.run(main())
-
-
-def test_a_receiver_may_do_as_it_likes_with_its_headers():
-    async def main() -> None:
-        async with upstream(answering(OK)) as site:
-            for _ in range(2):
-                ear = await site.asked()
-                assert ear.headers == [(b"Content-Length", b"2")]
-                ear.headers.clear()
 
     asyncio.run(main())
 
@@ -508,6 +509,73 @@ def test_an_end_that_only_the_kernel_has_seen_is_noticed():
             ear, _ = site.ask()
             assert (await ear.done()).error is None
             assert site.connections == 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["there", "gone", "dying"])
+def test_a_kept_connection_that_ends_unanswered_loses_the_server_only_if_nobody_takes_another(how):
+    async def main() -> None:
+        requests: list[bytes] = []
+
+        async def script(line: Line) -> None:
+            if how == "dying" and site.connections > 2:
+                return  # the kernel took it, for a process that is no more
+            await line.request()
+            line.send(OK)
+            requests.append((await line.request())[1])
+            if how == "gone":
+                site.server.close()
+
+        async with upstream(script) as site:
+            await asyncio.gather(site.asked(), site.asked())
+            ears = await asyncio.gather(site.asked(b"once"), site.asked(b"twice"))
+            kind = RequestFailed if how == "there" else UpstreamLost
+            assert [type(ear.error) for ear in ears] == [kind, kind]
+            assert sorted(requests) == [b"once", b"twice"]
+            assert site.connections == (2 if how == "gone" else 3), (
+                "one call for both, and nothing sent on it"
+            )
+
+    asyncio.run(main())
+
+
+def test_a_kept_connection_that_ends_within_an_answer_loses_the_server():
+    async def main() -> None:
+        async with upstream(answering_twice(OK, b"HTTP/1.1 200")) as site:
+            await site.asked()
+            assert isinstance((await site.asked()).error, UpstreamLost)
+            assert site.connections == 1
+
+    asyncio.run(main())
+
+
+def test_close_fails_what_waits_to_hear_whether_anybody_is_there(monkeypatch):
+    async def nobody_answers(*_: object) -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        async with upstream(answering_twice(OK, b"")) as site:
+            await site.asked()
+            monkeypatch.setattr("penstock.net.http_client.dial", nobody_answers)
+            ear, _ = site.ask()
+            await soon(lambda: site.client._call is not None)
+            await site.client.close()
+            assert isinstance((await ear.done()).error, UpstreamLost)
+
+    asyncio.run(main())
+
+
+def test_a_machine_without_descriptors_says_nothing_against_the_server(monkeypatch):
+    def no_more(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def main() -> None:
+        async with upstream(answering(OK)) as site:
+            with monkeypatch.context() as shortage:
+                shortage.setattr("penstock.net.dial.socket.socket", no_more)
+                assert isinstance((await site.asked()).error, RequestFailed)
+            assert (await site.asked()).error is None
 
     asyncio.run(main())
 
@@ -865,7 +933,7 @@ def test_tls_after_a_start_without_it(certificate):
     source = f"""
 import sys
 from penstock.net import loop
-loop.import_asyncio()
+loop.import_asyncio("whole")
 import asyncio
 assert "ssl" not in sys.modules
 from penstock.net.http_client import HttpClient
@@ -882,7 +950,7 @@ async def main():
     await client.close()
     return 0
 
-sys.exit(loop.run(main))
+sys.exit(loop.run(main, "whole"))
 """
 
     async def main() -> None:

@@ -152,22 +152,6 @@ def test_a_request_is_given_whole_and_as_it_was_sent():
     asyncio.run(main())
 
 
-def test_a_handler_may_do_as_it_likes_with_its_headers():
-    async def main() -> None:
-        def clear(request: Request, reply: Reply) -> None:
-            assert request.headers == [(b"Host", b"x")]
-            request.headers.clear()
-            reply.send(200, [], b"cleared")
-
-        async with serving(clear) as site:
-            peer = await site.connect()
-            for _ in range(2):
-                peer.send(GET)
-                assert (await peer.answer())[2] == b"cleared"
-
-    asyncio.run(main())
-
-
 def test_h11_is_understood_with_a_length_and_in_chunks():
     async def main() -> None:
         async with serving(echo) as site:
@@ -964,17 +948,27 @@ def test_connections_over_the_cap_are_told_so():
     asyncio.run(main())
 
 
-def test_connections_far_over_the_cap_are_just_closed(monkeypatch):
-    monkeypatch.setattr(limits, "HTTP_REFUSALS", 1)
-
+def test_connections_far_over_the_cap_are_just_closed():
     async def main() -> None:
-        async with serving(echo, connections=0) as site:
+        async with serving(echo, connections=0, refusals=1) as site:
             first, second = await site.connect(), await site.connect()
             assert (await first.until_closed()).startswith(b"HTTP/1.1 503 ")
             with contextlib.suppress(ConnectionError):
                 assert await second.until_closed() == b""
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("files", "connections", "refusals"), [(64, 18, 4), (1024, 468, 64), (65536, 1000, 64)]
+)
+def test_clients_never_take_the_descriptors_that_serving_them_needs(
+    monkeypatch, files, connections, refusals
+):
+    monkeypatch.setattr("resource.getrlimit", lambda what: (files, files))
+    chosen = ServerLimits.affordable()
+    assert (chosen.connections, chosen.refusals) == (connections, refusals)
+    assert 2 * chosen.connections + chosen.refusals < files
 
 
 def test_without_file_descriptors_clients_are_refused_and_the_loop_does_not_spin():
@@ -1121,5 +1115,31 @@ def test_localhost_is_served_on_all_its_addresses():
         assert (await reader.readline()) == OK
         writer.transport.abort()
         await server.drain(0)
+
+    asyncio.run(main())
+
+
+def test_the_same_head_is_read_once_and_what_was_found_out_stays_with_it():
+    async def main() -> None:
+        heads: list[Request] = []
+
+        def note(request: Request, reply: Reply) -> None:
+            heads.append(request)
+            request.known["seen"] = request.known.get("seen", 0) + 1
+            reply.send(200, [], b"noted")
+
+        async with serving(note) as site:
+            for _ in range(2):
+                peer = await site.connect()
+                peer.send(GET)
+                assert (await peer.answer())[2] == b"noted"
+            assert heads[0].headers is heads[1].headers
+            assert heads[1].known == {"seen": 2}
+            # Another head is another matter, and only so many are kept.
+            for number in range(limits.KNOWN_HEADS + 2):
+                peer.send(GET.replace(b"\r\n\r\n", b"\r\nX: %d\r\n\r\n" % number))
+                assert (await peer.answer())[2] == b"noted"
+                assert heads[-1].known == {"seen": 1}
+            assert len(site.server._heads) <= limits.KNOWN_HEADS
 
     asyncio.run(main())

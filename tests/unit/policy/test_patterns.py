@@ -11,7 +11,7 @@ from itertools import product
 import msgspec
 import pytest
 import re2
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock import limits
@@ -285,11 +285,12 @@ def test_nothing_is_said_on_stderr_about_a_bad_pattern(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_engine_is_loaded_only_when_a_pattern_is_compiled():
+def test_the_engine_is_loaded_only_for_patterns_or_texts_that_need_it():
     script = (
         "import sys; from penstock.policy.patterns import compile_pattern, split_patterns\n"
         "split_patterns('a,b'); assert 're2' not in sys.modules\n"
-        "compile_pattern('a', 'x'); assert 're2' in sys.modules"
+        "compile_pattern('^a_.*$', 'x').found_in('a_b'); assert 're2' not in sys.modules\n"
+        "compile_pattern('a', 'x').found_in('b' * 300); assert 're2' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 
@@ -499,3 +500,32 @@ def test_what_is_accepted_under_a_repetition_has_only_one_way_through_every_text
 def test_plain_words_under_a_repetition_are_refused_only_if_one_begins_another(vocabulary):
     clashes = any(a != b and a.startswith(b) for a in vocabulary for b in vocabulary)
     assert is_accepted(f"({'|'.join(vocabulary)})*") != clashes
+
+
+# Plain patterns, which do without RE2 on short texts
+
+_plain_source = st.from_regex(
+    r"\A\^?([a-c_]|\.|\\\.|\((\?:)?[a-c]+(\|[a-c_]+){0,2}\)){0,4}(\.[*+]([a-c]|\.){0,3})?\$?\Z",
+    fullmatch=True,
+)
+_short_text = st.text(alphabet="abc_.\n\r\u2028\u00e9\ud800\U0001f600", max_size=12)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(_plain_source.filter(bool), _short_text)
+def test_a_plain_pattern_finds_what_re2_finds(source, text):
+    pattern = compiled(source)
+    assert pattern._plain is not None
+    assert pattern.found_in(text) == msgspec.structs.replace(pattern, _plain=None).found_in(text)
+
+
+@pytest.mark.parametrize(
+    "source", ["a*", "(a|b)*", ".*.*", "a.*b.*", ".+?", "a{2}", "a|b", "[ab]", r"\d", "(?i)a", "(a|b)?", "é"]
+)
+def test_whatever_is_less_plain_is_left_to_re2(source):
+    assert compiled(source)._plain is None
+
+
+def test_a_plain_pattern_in_a_long_text_is_left_to_re2():
+    assert compiled("a.*b").found_in("a" * 100_000 + "b")
+    assert not compiled("a.*b$").found_in("a" * 100_000)

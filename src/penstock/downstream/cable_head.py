@@ -1,0 +1,63 @@
+"""What the head of a client's request means to the cable: found out once for all requests that have it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from penstock.downstream.replies import is_session_id, maybe_wrong_body
+from penstock.net.http_client import HttpClient
+from penstock.net.http_exchange import Request
+from penstock.wire.eras import Era, era_of_header
+from penstock.wire.http1 import Headers, end_to_end
+
+_NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
+
+
+class CableHead(Struct, frozen=True):
+    """The client's head, read for MCP, and the head that goes upstream in its place."""
+
+    session: bytes | None
+    is_session_malformed: bool
+    era: Era
+    version: bytes | None
+    wrong: tuple[int, str] | None  # why the body of a POST cannot be read
+    is_routed: bool  # whether there are headers that must say the same as the body
+    headers: Headers  # for the upstream
+    start: bytes  # the same as bytes, for the endpoint
+
+
+class HeadReader:
+    """Reads heads for one upstream."""
+
+    def __init__(self, client: HttpClient, added: Headers) -> None:
+        """`added` are headers that the user wants every request to have."""
+        self._client = client
+        self._added = added
+        self._ours = frozenset(name.lower() for name, _ in added) | _NOT_PASSED_ON
+
+    def read(self, request: Request) -> CableHead:
+        """What the head of `request` means."""
+        head: CableHead | None = request.known.get("cable")
+        if head is None:
+            head = request.known["cable"] = self._read(request)
+        return head
+
+    def _read(self, request: Request) -> CableHead:
+        fields = request.fields
+        session = fields.get(b"mcp-session-id")
+        version = fields.get(b"mcp-protocol-version")
+        era = era_of_header(version)
+        # What the client sent, without what belongs to this hop, with what the user adds.
+        headers = [field for field in end_to_end(request.headers) if field[0].lower() not in self._ours]
+        headers.append((b"Accept-Encoding", b"identity"))
+        headers += self._added
+        return CableHead(
+            session,
+            session is not None and not is_session_id(session),
+            era,
+            version,
+            maybe_wrong_body(request),
+            era is Era.MODERN or b"mcp-method" in fields or b"mcp-name" in fields,
+            headers,
+            self._client.prepare(request.method, self._client.url.target, headers),
+        )

@@ -1,0 +1,63 @@
+"""Messages in their plainest form, which one look is enough for.
+
+Almost every message is written as an SDK writes it: compact, no escapes in what matters, no member but those
+that the protocol names. For each member there is one shortest spelling, and duplicates, blanks and escapes
+only make a message longer. So when a message is exactly as long as the plainest spelling of what was read
+from it, it has one reading and no other. Whatever is not plain is not refused here: it is read strictly, at
+more cost, in wire/message.py.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+_ABSENT = Raw(b"")
+COPIED_BYTES = 16 * 1024  # what is larger is not spelt again: walking its names costs less than the copy
+
+
+class Params(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """What tools/call and tools/list may carry."""
+
+    name: str | UnsetType = UNSET
+    arguments: Raw = _ABSENT
+    meta: Raw = msgspec.field(name="_meta", default=_ABSENT)
+
+
+class Request(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A request about tools, or any that has no more to say than those."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    id: Raw = _ABSENT
+    params: Params | UnsetType = UNSET
+
+
+class Result(Struct, forbid_unknown_fields=True, gc=False):
+    """A response that is no error; errors are rare and may be read at length."""
+
+    jsonrpc: Literal["2.0"]
+    id: Raw
+    result: dict[str, Raw]
+
+
+decode_request = msgspec.json.Decoder(Request).decode
+decode_result = msgspec.json.Decoder(Result).decode
+encode = msgspec.json.Encoder().encode
+_RESULT_BYTES = len(b'{"jsonrpc":"2.0","id":,"result":{}}')
+_MEMBER_BYTES = len(b'"":,')
+
+
+def spelt_bytes(answer: Result, most: int) -> int:
+    """How many bytes the plainest spelling of `answer` has; `most` is how many its own spelling has."""
+    if most <= COPIED_BYTES:
+        return len(encode(answer))
+    # Without the copy, and right only if no name in the result needs an escape: else it is one too short.
+    size = _RESULT_BYTES + len(memoryview(answer.id))
+    if not answer.result:
+        return size
+    for name, value in answer.result.items():
+        size += _MEMBER_BYTES + len(name) + len(memoryview(value))
+    return size - 1  # one comma less than there are members

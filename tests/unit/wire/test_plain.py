@@ -1,0 +1,147 @@
+"""The quick reading of plain messages sees what the strict reading sees, or leaves the message to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import ProtocolError
+from penstock.wire import message as reading
+from penstock.wire.message import Batch, Kind, Message, read_client_message, read_upstream_message
+
+CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"a":[1,"x"]}}}'
+ANSWER = b'{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"hi"}]}}'
+
+NOT_PLAIN = {
+    "a name twice": CALL.replace(b'"name":"echo"', b'"name":"echo","name":"shell"'),
+    "params twice": CALL[:-1] + b',"params":{"name":"shell"}}',
+    "an id twice": CALL[:-1] + b',"id":8}',
+    "a method twice": CALL.replace(b'"method"', b'"method":"ping","method"'),
+    "an escaped key": CALL.replace(b'"name"', b'"n\\u0061me"'),
+    "an escaped name": CALL.replace(b"echo", b"ech\\u006f"),
+    "an escaped slash": CALL.replace(b"tools/call", b"tools\\/call"),
+    "blanks": CALL.replace(b":", b": "),
+    "a member more": CALL[:-1] + b',"x":1}',
+    "a look-alike": CALL.replace(b'"arguments"', b'"Name":"shell","arguments"'),
+    "jsonrpc written longer": CALL.replace(b"2.0", b"2\\u002e0"),
+    "another jsonrpc": CALL.replace(b"2.0", b"1.0"),
+    "no jsonrpc": CALL.replace(b'"jsonrpc":"2.0",', b""),
+    "a number for a name": CALL.replace(b'"echo"', b"5"),
+    "null for params": b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":null}',
+    "null for an id": CALL.replace(b":7", b":null"),
+    "an array for an id": CALL.replace(b":7", b":[]"),
+    "no id": CALL.replace(b'"id":7,', b""),
+    "a result as well": CALL[:-1] + b',"result":{}}',
+    "not UTF-8": CALL.replace(b"echo", b"ech\xff"),
+    "too deep": CALL.replace(b"[1", b"[" * 127 + b"]" * 127 + b",[1"),
+    "cut off": CALL[:-1],
+    "something after": CALL + b"{}",
+    "an array": b"[" + CALL + b"]",
+    "a long one": CALL.replace(b"echo", b"e" * 20_000),
+}
+
+
+def outcome(read: Callable[[bytes], Message | Batch], raw: bytes) -> object:
+    """Everything that a reading tells, in a form that compares."""
+    try:
+        message = read(raw)
+    except ProtocolError as refusal:
+        return refusal.code, refusal.reason, refusal.id_token
+    if isinstance(message, Batch):
+        return message.parts
+    return (
+        message.kind,
+        message.id_token,
+        message.method,
+        {name: bytes(value) for name, value in message.envelope.items()},
+        {name: bytes(value) for name, value in (message.params or {}).items()},
+    )
+
+
+@pytest.mark.parametrize("member", ["id", "method", "jsonrpc", "params"])
+def test_the_order_of_members_does_not_matter(member: str) -> None:
+    import json
+
+    whole = json.loads(CALL)
+    moved = {**{k: v for k, v in whole.items() if k != member}, member: whole[member]}
+    message = read_client_message(json.dumps(moved, separators=(",", ":")).encode())
+    assert isinstance(message, Message)
+    assert (message.tool, message.id_token, message.members) == ("echo", b"7", None)
+
+
+def test_a_plain_call_tells_its_tool_without_a_second_look() -> None:
+    message = read_client_message(CALL)
+    assert isinstance(message, Message)
+    assert (message.kind, message.tool, message.members) == (Kind.REQUEST, "echo", None)
+    assert bytes((message.params or {})["arguments"]) == b'{"a":[1,"x"]}'
+
+
+def test_a_plain_answer_needs_no_second_look() -> None:
+    message = read_upstream_message(ANSWER)
+    assert isinstance(message, Message)
+    assert (message.kind, message.id_token, message.members) == (Kind.RESPONSE, b'"a"', None)
+    assert message.params is None
+    assert message.result is not None
+    assert list(message.result) == ["content"]
+
+
+def test_other_scripts_are_plain_too() -> None:
+    message = read_client_message(CALL.replace(b"echo", "\u00e9cho".encode()))
+    assert isinstance(message, Message)
+    assert (message.tool, message.members) == ("\u00e9cho", None)
+    answer = read_upstream_message(ANSWER.replace(b"hi", "h\u00e9".encode()))
+    assert isinstance(answer, Message)
+    assert answer.result is not None
+    assert list(answer.result) == ["content"]
+
+
+@pytest.mark.parametrize("raw", NOT_PLAIN.values(), ids=NOT_PLAIN.keys())
+def test_what_is_not_plain_is_read_strictly(raw: bytes) -> None:
+    found = outcome(read_client_message, raw)
+    assert found == outcome(reading._read_client_strictly, raw)
+    try:
+        message = read_client_message(raw)
+    except ProtocolError:
+        return
+    assert isinstance(message, Batch) or message.tool is None or message.tool == "echo"
+
+
+def edits(raw: bytes) -> st.SearchStrategy[bytes]:
+    """`raw` with a few pieces of itself, or of what attackers like, put in, taken out or repeated."""
+    piece = st.one_of(
+        st.sampled_from([b'"name":"shell",', b'"id":9,', b'"params":{"name":"shell"},', b"\\u0061", b" "]),
+        st.tuples(st.integers(0, len(raw)), st.integers(0, 12)).map(lambda at: raw[at[0] : at[0] + at[1]]),
+        st.binary(max_size=2),
+    )
+    edit = st.tuples(st.integers(0, len(raw)), st.integers(0, 4), piece)
+
+    def apply(edits_made: list[tuple[int, int, bytes]]) -> bytes:
+        text = raw
+        for at, dropped, put in edits_made:
+            text = text[:at] + put + text[at + dropped :]
+        return text
+
+    return st.lists(edit, max_size=4).map(apply)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(edits(CALL))
+def test_both_readings_of_a_client_agree(raw: bytes) -> None:
+    assert outcome(read_client_message, raw) == outcome(reading._read_client_strictly, raw)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(edits(ANSWER))
+def test_both_readings_of_an_upstream_agree(raw: bytes) -> None:
+    assert outcome(read_upstream_message, raw) == outcome(reading._read_upstream_strictly, raw)
+
+
+@pytest.mark.parametrize("raw", [b"[" + CALL, b"[" + CALL + b",", b"[,]", b"[" + CALL + b"}"])
+def test_a_broken_array_is_a_parse_error_and_nothing_else(raw: bytes) -> None:
+    with pytest.raises(ProtocolError, match="Parse error"):
+        read_client_message(raw)
+    with pytest.raises(ProtocolError, match="Parse error"):
+        read_upstream_message(raw)

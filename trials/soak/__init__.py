@@ -1,0 +1,1 @@
+"""Load and soak: exact counts, bounded memory, and everything back to where it was."""
