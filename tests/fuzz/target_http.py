@@ -5,7 +5,6 @@ They may refuse what we take: then nobody is misled. They must not read it diffe
 
 from __future__ import annotations
 
-import logging
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -30,7 +29,6 @@ class Seen(NamedTuple):
 
 def check(data: bytes) -> None:
     """The first byte says how to cut; an odd one makes the rest a response, else it is requests."""
-    logging.getLogger("penstock").setLevel(logging.CRITICAL)
     first, stream = (data[0], data[1:]) if data else (0, b"")
     if first % 2:
         _check_response(stream)

@@ -173,11 +173,7 @@ def _plain(text: bytes) -> str:
 
 
 def _is_denied(name: object, is_read_only: bool, choice: ToolFilter) -> bool:
-    if not isinstance(name, str):
-        return False
-    # Half a surrogate pair is no character that a pattern could be asked about.
-    plain = name if name.isascii() else name.encode(errors="replace").decode()
-    return choice.maybe_denial(plain, is_read_only) is not None
+    return isinstance(name, str) and choice.maybe_denial(name, is_read_only) is not None
 
 
 def _is_hidden(tool: object, choice: ToolFilter) -> bool:
