@@ -10,6 +10,7 @@ the exchanges cost, start and end left out. A base holds for one build of Python
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import platform
@@ -28,7 +29,7 @@ from pathlib import Path
 import msgspec
 
 from bench.messages import DENY
-from bench.targets import upstream_command
+from bench.targets import ROOT, upstream_command
 
 BASE = Path(__file__).with_name("instructions.json")
 FEW, MANY = 100, 600
@@ -174,12 +175,9 @@ def measure(way: str) -> int:
 
 def build() -> str:
     """Which Python this is, and which msgspec: whatever runs in the hot path and is not ours."""
-    flags = (
-        "optimised"
-        if "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
-        else "plain"
-    )
-    return f"{platform.python_implementation()} {platform.python_version()} {flags}, msgspec {msgspec.__version__}"
+    is_optimised = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{python} {'optimised' if is_optimised else 'plain'}, msgspec {msgspec.__version__}"
 
 
 def main() -> int:
@@ -189,6 +187,7 @@ def main() -> int:
     if shutil.which("valgrind") is None:
         print("Instructions are not counted: valgrind is not here.", file=sys.stderr)
         return NO_VALGRIND
+    compileall.compile_dir(str(ROOT / "src"), quiet=1)  # as pip does when it installs
     bases = json.loads(BASE.read_text()) if BASE.exists() else {}
     base = bases.get(build(), {})
     print(f"Instructions for one exchange, {build()}:")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from bench.page import RESULTS, pages
 from bench.verdicts import verdicts
 

@@ -143,13 +143,22 @@ def _lists_hidden(body: Raw, choice: ToolFilter) -> bool:
             for entry in elements(value):
                 try:
                     tool = members(entry)
-                    hint = members(tool["annotations"]).get("readOnlyHint") if "annotations" in tool else None
                 except NotAnObject:
                     continue
                 shown = _decode_pairs(bytes(tool.get("name", b"null")))
-                if _is_denied(shown, hint is not None and bytes(hint) == b"true", choice):
+                if _is_denied(shown, _says_read_only(tool.get("annotations")), choice):
                     return True
     return False
+
+
+def _says_read_only(annotations: Raw | None) -> bool:
+    if annotations is None:
+        return False
+    try:
+        hint = members(annotations).get("readOnlyHint")
+    except NotAnObject:
+        return False
+    return hint is not None and bytes(hint) == b"true"
 
 
 def _names_hidden(text: bytes, choice: ToolFilter) -> bool:

@@ -134,10 +134,18 @@ class HttpAnswer:
         self.body = b"".join(self._pieces)
         self._pieces.clear()
         self._owner.over(self, None)
+        self._let_go()
 
     def on_failure(self, error: UpstreamError) -> None:
         """There is no body, or no more of it."""
         self._owner.over(self, error)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        # Answer, ticket and purpose know each other: a body would stay until the collector comes by.
+        self.body = b""
+        self.ticket = None
+        self.purpose = None
 
     def _note(self, event: SseEvent) -> None:
         if event.id is not None:
