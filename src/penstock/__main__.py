@@ -1,7 +1,19 @@
 """`python -m penstock` is the same as `penstock`."""
 
+import signal
 import sys
 
-from penstock.cli import main
 
-sys.exit(main())
+def main() -> int:
+    """Runs Penstock; gives back the exit code."""
+    # Until somebody can act on it, Ctrl-C ends us as SIGTERM does. As an exception in the middle of an import
+    # it would leave a traceback, or crash a module that is half there.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from penstock.cli import main as run
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
