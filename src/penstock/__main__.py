@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+
 from penstock.lean import import_msgspec
 
 
 def main() -> int:
-    """Runs the command line; gives back the exit code."""
+    """Runs Penstock; gives back the exit code."""
+    # Until somebody can act on it, Ctrl-C ends us as SIGTERM does. As an exception in the middle of an import
+    # it would leave a traceback, or crash a module that is half there.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     import_msgspec()  # before anything that imports it
     from penstock.cli import main as run
 

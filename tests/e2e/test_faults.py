@@ -74,6 +74,11 @@ def test_135_a_second_signal_on_a_listener_ends_it_at_once(tmp_path: Path):
     assert wrong == []
 
 
+def test_135_an_interrupt_at_the_start_leaves_no_traceback_of_ours_and_nobody_behind(tmp_path: Path):
+    wrong, _ = signals._signal(tmp_path, "streamable", "stdio", signal.SIGINT, "at the start", 1)
+    assert wrong == []
+
+
 def test_144_out_of_descriptors_newcomers_are_refused_and_the_old_are_served(tmp_path: Path):
     assert shortages._files(tmp_path, "streamable", "streamable")[0] == []
 

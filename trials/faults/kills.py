@@ -77,9 +77,13 @@ def _upstream_of(penstock: int) -> int:
     """The child that is the upstream: the other one is the shell that guards it."""
 
     def found() -> list[int]:
-        return [pid for pid in children_of(penstock) if b"scripted.py" in _cmdline(pid)]
+        # Not a copy of Penstock that has yet to become it.
+        return [pid for pid in children_of(penstock) if b"-S\0" + bytes(SCRIPTED) in _cmdline(pid)[:500]]
 
     assert wait_until(lambda: found() and len(children_of(penstock)) > 1, PATIENCE), "no upstream was started"
+    # Killed in the very moment of starting a child, a proxy cannot have told the guard of it: then only the
+    # end of its stdin tells the child, and this one does not listen.
+    time.sleep(0.2)
     return found()[0]
 
 

@@ -194,7 +194,8 @@ def _aftermath(line: Line, victim: Any, clients: list[Traffic], wrong: list[str]
     assert proxy is not None
     if is_ours:
         wrong += [f"a witness got {clients[1].errors()} errors"] if clients[1].errors() else []
-    elif wait_until(lambda: proxy.process.poll() is not None, 1.0):
+    elif wait_until(lambda: proxy.process.poll() is not None or LOST in line.said, 1.0):
+        proxy.process.wait(PATIENCE)
         if proxy.process.returncode != 1 or LOST not in line.said:
             wrong.append(f"exit code {proxy.process.returncode}")
         return "upstream lost, exit 1"

@@ -5,6 +5,7 @@ The first ends in order, with exit code 0; the second at once, with 128 and its 
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from trials.faults.kills import PENSTOCK, _family, _kill, _quietly_close, _trace
 from trials.table import Row, Table
 
 PATIENCE = 20.0
+_OURS = re.compile(r"penstock/(?!__main__|__init__)\w+.*line \d+")
 NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -87,6 +89,11 @@ def _signal(
             _quietly_close(door)
 
 
+def _heed_interrupts() -> None:
+    """Whoever is started in the background is started deaf to SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _at_the_start(client: str, there: Upstream, number: signal.Signals, times: int) -> tuple[list[str], str]:
     """Before it is known how far it has got."""
     way = ["--stdio"] if client == "stdio" else ["--listen", "0"]
@@ -98,6 +105,7 @@ def _at_the_start(client: str, there: Upstream, number: signal.Signals, times: i
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            preexec_fn=_heed_interrupts,
         )
         time.sleep(pause)
         family = _family(process.pid)[1:]
@@ -108,12 +116,12 @@ def _at_the_start(client: str, there: Upstream, number: signal.Signals, times: i
         assert process.stderr is not None
         said = process.stderr.read().decode()
         codes.add(code)
-        # Before Python is up, or while it takes itself down, a signal does what the system does.
-        if code not in (0, 128 + number, -number):
+        # Before a line of ours runs, or while Python takes itself down, a signal does what Python does.
+        if code not in (0, 128 + number, -number) and "KeyboardInterrupt" not in said:
             wrong.append(f"exit code {code}")
         if not wait_until(lambda pids=family: not any(map(is_running, pids)), 7.0):  # type: ignore[misc]
             wrong.append("somebody was left behind")
-        if "Traceback" in said and "KeyboardInterrupt" not in said:
+        if _OURS.search(said.partition("Traceback")[2]):
             wrong.append("a traceback")
         for pipe in (process.stdin, process.stderr):
             assert pipe is not None

@@ -34,6 +34,7 @@ class Child:
         self._warden = warden
         self.exited: asyncio.Future[int] = self._loop.create_future()
         try:
+            warden.stand_by()  # first: were we killed while it starts, nobody would end the child
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

@@ -35,6 +35,19 @@ class Warden:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
+    def stand_by(self) -> None:
+        """Makes sure that the shell runs before there is anybody to guard."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _SCRIPT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+                bufsize=0,
+            )
+
     def guard(self, group: int) -> None:
         """From now on, `group` dies with us."""
         self._tell(b"+ %d\n" % group)
@@ -51,16 +64,8 @@ class Warden:
             self._process = None
 
     def _tell(self, line: bytes) -> None:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _SCRIPT],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
-                bufsize=0,
-            )
+        self.stand_by()
+        assert self._process is not None
         assert self._process.stdin is not None
         try:
             os.write(self._process.stdin.fileno(), line)
