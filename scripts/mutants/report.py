@@ -73,8 +73,8 @@ def row(score: Score, known: dict[str, str]) -> str:
     )
 
 
-def write(page: Path, scores: list[Score]) -> None:
-    """Puts the figures at the end of `page`, after its introduction."""
+def write(page: Path, scores: list[Score], untried: list[str]) -> None:
+    """Puts the figures at the end of `page`, after its introduction; `untried` has none yet."""
     known = judged()
     total = Score("all of them")
     for score in scores:
@@ -90,6 +90,9 @@ def write(page: Path, scores: list[Score]) -> None:
         f"| **all** | {total.made} | {total.killed} | **{total.percent():.1f} %** | {judged_count} "
         f"| {open_count} |"
     )
+    if untried:
+        names = ", ".join(f"`{name}`" for name in untried)
+        lines += ["", f"Not tried, or changed since: {names}. `make mutants` tries them all."]
     lines += ["", "## Survivors judged equivalent", ""]
     for score in scores:
         reasons = known.get(score.module, {})

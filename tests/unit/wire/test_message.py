@@ -6,6 +6,7 @@ import pytest
 
 from penstock import limits
 from penstock.errors import ClientProtocolError, UpstreamProtocolError
+from penstock.wire import message
 from penstock.wire.message import (
     Batch,
     Kind,
@@ -259,3 +260,12 @@ def test_the_members_of_params_are_at_hand_as_written() -> None:
     upstream = read_upstream_message(b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}')
     assert isinstance(upstream, Message)
     assert upstream.params is None
+
+
+def test_the_codes_are_those_of_json_rpc() -> None:
+    assert [message.PARSE_ERROR, message.INVALID_REQUEST, message.METHOD_NOT_FOUND] == [
+        -32700,
+        -32600,
+        -32601,
+    ]
+    assert [message.INVALID_PARAMS, message.INTERNAL_ERROR] == [-32602, -32603]
