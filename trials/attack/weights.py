@@ -84,7 +84,9 @@ def brackets(cell: Cell, frame: bytes, expected: bytes) -> tuple[str, str, float
     status: list[int] = []
     answered, longest = _meanwhile(cell, lambda: status.append(fire(cell, raw, within=90.0)))
     alive(door, 90.0)
-    door.until(lambda: any(expected in heard.raw[:200] for heard in door.heard), 90.0)
+    door.until(
+        lambda: any(expected in one.raw[:200] and b"alive-" not in one.raw for one in door.heard), 90.0
+    )
     peak = peak_memory(cell.pid)
     told = b"".join(heard.raw[:200] for heard in door.heard if b"alive-" not in heard.raw)
     if expected not in told:
