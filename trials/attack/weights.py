@@ -123,7 +123,7 @@ def a_flood_that_is_not_read(cell: Cell) -> tuple[str, str, float]:
     _flood(cell, slow, 200, MIB)
     assert wait_until(lambda: any(b"x/flood" in line for line in cell.there.reached()))
     for _ in range(20):
-        alive(cell.bystander)
+        alive(cell.bystander, 90.0)
         time.sleep(0.05)
     grown = peak_memory(pid) - before
     for source in slow.sources:
