@@ -64,7 +64,8 @@ def one(cell: Cell, row: ClientBytes) -> tuple[str, str]:
     try:
         for headers in _headers(cell, raw, expected):
             status = max(status, fire(cell, raw, headers))
-        if expected == FORWARD and b'"id":' in raw[:30] and b'"method"' in raw and not cell.direct:
+        is_request = b'"id":' in raw[:30] and b'"method"' in raw and b'"result"' not in raw[:40]
+        if expected == FORWARD and is_request and not cell.direct:
             cell.attacker.answer(row.token)  # toward HTTP, the next call would not wait for this one
     except (Lost, OSError, AssertionError) as lost:
         return DEAD, str(lost)[:300]
