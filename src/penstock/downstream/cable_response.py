@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 _LISTEN = "subscriptions/listen"
+_REQUEST, _RESPONSE = Kind.REQUEST, Kind.RESPONSE
 
 
 class _Head(Struct, frozen=True):
@@ -91,7 +92,7 @@ class CableResponse:
         self._body: list[bytes] = []
         if message is not None:
             token = message.id_token
-            self._ids = {id_key(token)} if token is not None and message.kind is Kind.REQUEST else set()
+            self._ids = {id_key(token)} if token is not None and message.kind is _REQUEST else set()
         reply.on_gone = self._on_gone
         reply.on_drain = self._on_drain
 
@@ -406,10 +407,10 @@ class CableResponse:
                 return next((why for part in message.parts if (why := self._maybe_objection(part))), None)
         except UpstreamProtocolError as refusal:
             return refusal.reason
-        if message.kind is Kind.RESPONSE and self._ids is not None:
+        if message.kind is _RESPONSE and self._ids is not None:
             token = message.id_token
             # An error that names no request is a complaint about the one that was made.
-            is_complaint = "error" in message.envelope and token in (None, b"null")
+            is_complaint = token in (None, b"null") and "error" in message.envelope
             if not is_complaint and (token is None or id_key(token) not in self._ids):
                 return "It answers a question that nobody asked"
         if self._cable.is_filtering and tool_gate.shows_hidden_tools(message, self._cable.choice):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import itertools
 import os
 import stat
 import sys
@@ -12,8 +11,6 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock import limits
-
-_BUFFERS_AT_ONCE = 64
 
 
 def make_private(fd: int, writable: bool) -> int:
@@ -205,15 +202,10 @@ class Writer:
     def _flush(self) -> None:
         waiting = self._waiting
         while waiting:
-            if len(waiting) > 1 and self._size <= limits.JOINED_BYTES:
-                joined = b"".join(waiting)
-                waiting.clear()
-                waiting.append(joined)
+            if len(waiting) > 1 and len(waiting[0]) < limits.JOINED_BYTES:
+                self._join_first()
             try:
-                if len(waiting) == 1:
-                    written = os.write(self._fd, waiting[0])
-                else:
-                    written = os.writev(self._fd, list(itertools.islice(waiting, _BUFFERS_AT_ONCE)))
+                written = os.write(self._fd, waiting[0])
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:
@@ -231,6 +223,17 @@ class Writer:
             self._on_drained()
         if self._is_closing and not waiting:
             self._end()
+
+    def _join_first(self) -> None:
+        """Makes one of the small messages that wait first: one buffer is written faster than many."""
+        waiting = self._waiting
+        pieces: list[bytes] = []
+        size = 0
+        while waiting and (not pieces or size + len(waiting[0]) <= limits.JOINED_BYTES):
+            piece = waiting.popleft()
+            pieces.append(piece)
+            size += len(piece)
+        waiting.appendleft(b"".join(pieces))
 
     def _take_off(self, written: int) -> None:
         while written:

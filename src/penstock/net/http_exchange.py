@@ -55,34 +55,21 @@ class Reply:
     reply does, `on_drain` when a full buffer has emptied again.
     """
 
-    __slots__ = (
-        "_connection",
-        "_is_chunked",
-        "_is_head",
-        "_is_http11",
-        "_is_silent",
-        "_left",
-        "extra",
-        "is_finished",
-        "is_gone",
-        "is_started",
-        "on_drain",
-        "on_gone",
-    )
+    # What most replies leave as it is stands here once, and not in each of them.
+    _is_chunked = False
+    _is_silent = False
+    _left = -1  # of a length that was promised; -1 when none was
+    extra: Headers | tuple[()] = ()  # headers that go with this reply, whatever it is
+    is_started = False
+    is_finished = False
+    is_gone = False
+    on_gone: Callable[[], None] | None = None
+    on_drain: Callable[[], None] | None = None
 
     def __init__(self, connection: HttpConnection, is_head: bool, is_http11: bool) -> None:
         self._connection = connection
         self._is_head = is_head
         self._is_http11 = is_http11
-        self._is_chunked = False
-        self._is_silent = False
-        self._left = -1  # of a length that was promised; -1 when none was
-        self.extra: Headers = []  # headers that go with this reply, whatever it is
-        self.is_started = False
-        self.is_finished = False
-        self.is_gone = False
-        self.on_gone: Callable[[], None] | None = None
-        self.on_drain: Callable[[], None] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -108,7 +95,7 @@ class Reply:
             framing = b"Content-Length: %d\r\n" % len(body)
         connection = self._connection
         if self.extra:
-            headers = headers + self.extra
+            headers = [*headers, *self.extra]
         head = build_response_head(status, headers, framing + connection.persistence)
         self.is_started = self.is_finished = True
         if not self.is_gone:
@@ -159,7 +146,7 @@ class Reply:
             connection.close_after_reply()
             framing = b""
         if self.extra:
-            headers = headers + self.extra
+            headers = [*headers, *self.extra]
         head = build_response_head(status, headers, framing + connection.persistence)
         self.is_started = True
         if not self.is_gone:
