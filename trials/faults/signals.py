@@ -112,7 +112,10 @@ def _at_the_start(client: str, there: Upstream, number: signal.Signals, times: i
         for _ in range(times):
             if process.poll() is None:
                 process.send_signal(number)
-        code = process.wait(PATIENCE)
+        try:
+            code = process.wait(PATIENCE)
+        finally:
+            _kill(process)  # a trial that fails must not leave anybody behind either
         assert process.stderr is not None
         said = process.stderr.read().decode()
         codes.add(code)
