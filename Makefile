@@ -15,7 +15,7 @@ help:
 	@echo "make conformance  the official MCP conformance suites, direct and through Penstock"
 	@echo "make audit        dependencies: what they are, their licences, known holes where the service can be reached"
 	@echo "make secrets      look for secrets in tracked files"
-	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (an hour)"
+	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (long)"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
