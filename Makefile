@@ -23,7 +23,7 @@ help:
 	@echo "make soak         load for three minutes; SOAK_SECONDS=7200 or SOAK_MESSAGES=1000000 for longer"
 	@echo "make audit        dependencies: what they are, their licences, known holes where the service can be reached"
 	@echo "make secrets      look for secrets in tracked files"
-	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (an hour)"
+	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (long)"
 	@echo "make instructions  how many instructions an exchange costs, against bench/instructions.json"
 	@echo "make attack       every known attack over every transport, with and without Penstock; writes docs/attacks.md"
 	@echo "make clean        remove what the other commands made"

@@ -112,8 +112,11 @@ class _Trials:
     def _tests(self, mutant: Mutant | None) -> list[str]:
         """The tests that run the changed lines; all that are about the module, where its import runs them."""
         path = str(self._mutation.path)
-        is_at_import = mutant is None or not self._mutation.import_lines.isdisjoint(mutant.lines)
-        lines = {EVERYWHERE, *((path, line) for line in (mutant.lines if mutant else ()))}
+        lines = {(path, line) for line in (mutant.lines if mutant else ())}
+        is_at_import = mutant is None or not (
+            self._mutation.import_lines.isdisjoint(mutant.lines) and self._watcher.imported.isdisjoint(lines)
+        )
+        lines.add(EVERYWHERE)
         wanted = []
         for test, seen in self._watcher.reached.items():
             file = test.partition("::")[0]

@@ -71,9 +71,10 @@ def watch(files: Sequence[Path], tests: Sequence[str]) -> tuple[Watcher, list[st
 
         def child() -> int:
             watcher = Watcher({str(path) for path in files})
+            watcher.watch_import([module_name(path) for path in files])
             code = int(pytest.main([*QUIET, *tests], plugins=[watcher, WithoutShrinking()]))
             needed = [name for name in sys.modules if _may_be_shared(name)]
-            pickle.dump((watcher.reached, watcher.seconds, needed), answer)
+            pickle.dump((watcher.imported, watcher.reached, watcher.seconds, needed), answer)
             answer.flush()
             return code
 
@@ -81,9 +82,9 @@ def watch(files: Sequence[Path], tests: Sequence[str]) -> tuple[Watcher, list[st
         if outcome != 0:
             raise SystemExit(f"The tests do not pass on the code as it is (exit code {outcome}).")
         answer.seek(0)
-        reached, seconds, needed = pickle.load(answer)
+        imported, reached, seconds, needed = pickle.load(answer)
     watcher = Watcher(set())
-    watcher.reached, watcher.seconds = reached, seconds
+    watcher.imported, watcher.reached, watcher.seconds = imported, reached, seconds
     return watcher, needed
 
 

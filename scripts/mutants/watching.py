@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -41,6 +42,7 @@ class Watcher:
         self._files = files
         self._seen: set[tuple[str, int]] = set()
         self._left = _WATCHED_LINES
+        self.imported: set[tuple[str, int]] = set()
         self.reached: dict[str, set[tuple[str, int]]] = {}
         self.seconds: dict[str, float] = {}
 
@@ -59,6 +61,14 @@ class Watcher:
             sys.settrace(None)
         self.seconds[item.nodeid] = time.perf_counter() - began
         self.reached[item.nodeid] = self._seen
+
+    def watch_import(self, modules: Sequence[str]) -> None:
+        """Notes the lines that importing the modules runs, functions that are called then included."""
+        sys.settrace(self._enter)
+        for module in modules:
+            importlib.import_module(module)
+        sys.settrace(None)
+        self.imported = self._seen
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
         return self._line if frame.f_code.co_filename in self._files and self._left else None
