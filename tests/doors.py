@@ -227,7 +227,10 @@ class Client:
             return False
         readable, _, _ = select.select(list(open_sources), [], [], max(0.0, within))
         for fd in readable:
-            open_sources[fd].read()
+            source = open_sources[fd]
+            source.read()
+            if source.is_over and isinstance(source, Response):
+                source.connection.close()
         return bool(readable)
 
     def until(self, holds: Callable[[], Any], within: float = DEADLINE) -> Any:

@@ -151,8 +151,10 @@ PIPELINED_BYTES = 64 * 1024
 """Bytes of further requests held while one is being answered; past this the client is not read."""
 
 KNOWN_HEADS = 64
+"""Heads of requests that are remembered with what was found out from them: as many as clients have habits."""
+
 KNOWN_HEAD_BYTES = 4096
-"""Heads of requests that are remembered with what was found out from them, and how long one may be."""
+"""How long such a head may be; longer ones are rare, and read anew each time."""
 
 HTTP_JOIN_BYTES = 64 * 1024
 """Parts of one reply that are written in the same turn of the loop are sent as one, up to this."""

@@ -16,7 +16,7 @@ from penstock.net.http_connection import HttpConnection
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.http_server import ServerLimits
 from penstock.wire.chunked import ChunkedReader
-from penstock.wire.http1 import CHUNKED, UNTIL_CLOSE, read_response_head
+from penstock.wire.http1 import CHUNKED, UNTIL_CLOSE, read_request_head, read_response_head
 
 
 class Seen(NamedTuple):
@@ -92,6 +92,7 @@ def _our_requests(chunks: list[bytes]) -> list[Seen]:
         limits=ServerLimits(),
         is_draining=False,
         handler=handler,
+        read_head=read_request_head,
         admit=lambda connection: True,
         forget=lambda connection: None,
     )

@@ -1,4 +1,4 @@
-"""What the head of a client's request means to the cable: found out once for all requests that have it."""
+"""What heads mean to the cable: found out once for all requests and answers that have them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.downstream.replies import is_session_id, maybe_wrong_body
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Request
 from penstock.wire.eras import Era, era_of_header
-from penstock.wire.http1 import Headers, end_to_end
+from penstock.wire.http1 import Headers, end_to_end, find, response_start
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
 
@@ -61,3 +61,28 @@ class HeadReader:
             headers,
             self._client.prepare(request.method, self._client.url.target, headers),
         )
+
+
+class AnswerHead(Struct, frozen=True):
+    """What the head of a response means: found out once for all responses that have it."""
+
+    objection: str | None
+    is_stream: bool
+    session: bytes | None
+    headers: Headers  # for the client
+    start: bytes  # the same as bytes, for a whole reply to a POST
+
+
+def read_answer_head(status: int, headers: Headers) -> AnswerHead:
+    """What the head of an upstream's answer means."""
+    objection = None
+    coding = find(headers, b"content-encoding")
+    if 300 <= status < 400:
+        objection = f"It redirects (HTTP {status}), which is not followed"
+    elif coding is not None and coding.strip().lower() != b"identity":
+        objection = "It is compressed, though we asked for it plain"
+    kind = find(headers, b"content-type") or b""
+    is_stream = kind.split(b";")[0].strip().lower() == b"text/event-stream"
+    kept = end_to_end(headers)
+    session = find(headers, b"mcp-session-id")
+    return AnswerHead(objection, is_stream, session, kept, response_start(status, kept))

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstock import limits
+from penstock.downstream.cable_head import AnswerHead, CableHead, read_answer_head
+from penstock.downstream.cable_rules import CableRules
 from penstock.downstream.replies import send_json
 from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
 from penstock.net.http_exchange import Reply
 from penstock.net.upstream_connection import Ticket
 from penstock.policy import tool_gate
-from penstock.relay.tables import Exchange
 from penstock.wire.eras import Era
-from penstock.wire.http1 import Headers, end_to_end, find, response_start
+from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key, maybe_id_at_edges
 from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
 from penstock.wire.replies import INVALID_ANSWER, error_reply
@@ -25,37 +23,12 @@ from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
 
 if TYPE_CHECKING:
     from penstock.downstream.cable import Cable
-    from penstock.downstream.cable_head import CableHead
     from penstock.relay.review import Asked, Review
 
 log = logging.getLogger("penstock")
 
 _LISTEN = "subscriptions/listen"
 _REQUEST, _RESPONSE = Kind.REQUEST, Kind.RESPONSE
-
-
-class _Head(Struct, frozen=True):
-    """What the head of a response means: found out once for all responses that have it."""
-
-    objection: str | None
-    is_stream: bool
-    session: bytes | None
-    headers: Headers  # for the client
-    start: bytes  # the same as bytes, for a whole reply to a POST
-
-
-def _read_head(status: int, headers: Headers) -> _Head:
-    objection = None
-    coding = find(headers, b"content-encoding")
-    if 300 <= status < 400:
-        objection = f"It redirects (HTTP {status}), which is not followed"
-    elif coding is not None and coding.strip().lower() != b"identity":
-        objection = "It is compressed, though we asked for it plain"
-    kind = find(headers, b"content-type") or b""
-    is_stream = kind.split(b";")[0].strip().lower() == b"text/event-stream"
-    kept = end_to_end(headers)
-    session = find(headers, b"mcp-session-id")
-    return _Head(objection, is_stream, session, kept, response_start(status, kept))
 
 
 class CableResponse:
@@ -68,7 +41,7 @@ class CableResponse:
     asked: Asked | None = None
     on_success: Callable[[], None] | None = None  # instead of passing a good answer on
     _status = 0
-    _known: _Head | None = None
+    _known: AnswerHead | None = None
     _reader: SseReader | None = None
     _size = 0
     _is_over = False
@@ -109,9 +82,9 @@ class CableResponse:
         assert self.ticket is not None
         assert self.ticket.head is not None
         memory = self.ticket.head.known
-        known: _Head | None = memory.get("cable")
+        known: AnswerHead | None = memory.get("cable")
         if known is None:
-            known = memory["cable"] = _read_head(status, headers)
+            known = memory["cable"] = read_answer_head(status, headers)
         if known.objection is not None:
             self._fail(known.objection)
             return
@@ -271,68 +244,14 @@ class CableResponse:
 
     def _rule(self, raw: bytes, then: Callable[[bytes | None], None]) -> None:
         """Lets the rules look at what the upstream says; `then` gets what may pass, None when nothing may."""
-        review = self.review
-        if review is None:
+        if self.review is None:
             then(raw)
             return
-        message = read_upstream_message(raw)
-        if isinstance(message, Batch):
-            self._rule_batch(raw, message.parts, then)
-            return
-        asked = self._maybe_asked(message, review)
-        if asked is None:
-            log.warning("Dropped a response from the upstream that nobody asked for.")
-            then(None)
-        elif asked.watches("upstream"):
-            review.ask_upstream(
-                message,
-                asked,
-                lambda passed: self._take_ruled(passed, asked, review, then),
-                lambda reply: self._take_refused(reply, then),
-            )
-        else:
-            self._take_ruled(message, asked, review, then)
+        method = self._message.method if self._message is not None else None
+        CableRules(self.review, self.asked, method, self._answer_upstream).rule(raw, then)
 
-    def _rule_batch(self, raw: bytes, parts: list[bytes], then: Callable[[bytes | None], None]) -> None:
-        kept: list[bytes | None] = [None] * len(parts)
-        undecided = set(range(len(parts)))
-
-        def settle(place: int, ruled: bytes | None) -> None:
-            kept[place] = ruled
-            undecided.discard(place)
-            if not undecided:
-                passed = [part for part in kept if part is not None]
-                then(raw if passed == parts else b"[%b]" % b",".join(passed) if passed else None)
-
-        for place, part in enumerate(parts):
-            self._rule(part, partial(settle, place))
-
-    def _maybe_asked(self, message: Message, review: Review) -> Asked | None:
-        """What the rules know of the request that this answers; None when there are rules and no request."""
-        if message.kind is not Kind.RESPONSE:
-            return review.begin_upstream(message)
-        review.note(message, self._message.method if self._message is not None else None)
-        exchange = None if message.id_token is None else review.requests.close(message.id_token)
-        if self.asked is not None:
-            return self.asked
-        if exchange is not None and exchange.asked is not None:
-            asked: Asked = exchange.asked
-            return asked
-        # A complaint that names no request is nobody's answer, and harmless.
-        return None if review.is_ruled and "result" in message.envelope else review.begin_upstream(message)
-
-    def _take_ruled(
-        self, passed: Message, asked: Asked, review: Review, then: Callable[[bytes | None], None]
-    ) -> None:
-        if passed.kind is Kind.REQUEST and passed.id_token is not None:
-            review.upstream_requests.close(passed.id_token)
-            review.upstream_requests.open(Exchange(passed.id_token, passed.method or "", asked=asked))
-        then(passed.raw)
-
-    def _take_refused(self, reply: bytes | None, then: Callable[[bytes | None], None]) -> None:
-        if reply is not None:
-            self._cable.answer_upstream(reply, self.upstream_headers)
-        then(None)
+    def _answer_upstream(self, raw: bytes) -> None:
+        self._cable.answer_upstream(raw, self.upstream_headers)
 
     def _pass_event(self, event: SseEvent | Oversize) -> None:
         """Passes an event on, or what stands in for one that must not pass, now or when the rules say so."""

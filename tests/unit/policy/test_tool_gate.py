@@ -280,7 +280,8 @@ def test_a_big_message_is_looked_at_where_a_list_would_stand() -> None:
     assert _shows(deep % b"")
     room = 256 * 1024 - len(b'{"x":"","y":{"tools":[{"name":"hidden"}]}}')
     assert _shows(deep % (b"x" * room))
-    assert not _shows(deep % (b"x" * (room + 1)))
+    assert _shows(deep % (b"x" * (room + 1)))
+    assert not _shows((deep % big).replace(b"hidden", b"echo"))
 
 
 @pytest.mark.parametrize(
@@ -328,10 +329,10 @@ def test_a_number_that_few_readers_hold_hides_no_list(number: bytes) -> None:
         assert not _shows(raw.replace(b"hidden", b"shown") % number)
 
 
-def test_a_huge_list_that_cannot_be_read_is_not_shown() -> None:
+def test_a_huge_list_with_numbers_that_few_can_hold_is_read_all_the_same() -> None:
     tools = b'{"name":"echo","x":1e400,"y":"%b"}' % (b"y" * (256 * 1024))
-    assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tools)
-    assert not _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tools.replace(b"1e400", b"1"))
+    assert not _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tools)
+    assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tools.replace(b"echo", b"hidden"))
 
 
 def test_numbers_of_any_size_pass_where_no_tools_are_listed() -> None:
