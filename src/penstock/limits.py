@@ -39,6 +39,12 @@ JOINED_BYTES = 64 * 1024
 COLLECT_AFTER = 5_000
 """New objects after which the collector looks for cycles; Python's own 700 are a few dozen messages."""
 
+BRISK_SECONDS = 0.0003
+"""Waits shorter than this are the rhythm of a client that asks again as soon as it is answered."""
+
+BRISK_LOOK_SECONDS = 0.0001
+"""How long we then look for the next event before we sleep; being woken takes about half as long."""
+
 SOCKET_READ_BYTES = 64 * 1024
 """One read from a socket."""
 

@@ -25,6 +25,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from penstock import limits
 from penstock.net.socket_transport import SocketTransport
 
 log = logging.getLogger("penstock")
@@ -48,6 +49,8 @@ class PollLoop:
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []  # a heap
         self._timer_numbers = itertools.count()  # those for the same time go in their order
         self._cancelled = 0  # of the timers
+        self._has_cores = (os.cpu_count() or 1) > 1  # alone on one, whoever looks keeps others from working
+        self._is_brisk = False  # whether the last wait was short
         self._is_running = False
         self._is_stopping = False
         self._is_closed = False
@@ -74,7 +77,7 @@ class PollLoop:
                     wait = -1.0
                 if fresh:
                     fresh.clear()
-                for fd, mask in poll(wait, _EVENTS_A_TURN):
+                for fd, mask in poll(0, _EVENTS_A_TURN) if wait == 0.0 else self._wait(wait):
                     watch = watches.get(fd)
                     # A number that was closed and used again in this very turn has not been polled yet.
                     if watch is None or fd in fresh:
@@ -97,6 +100,24 @@ class PollLoop:
         finally:
             self._is_running = False
             events._set_running_loop(None)
+
+    def _wait(self, seconds: float) -> list[tuple[int, int]]:
+        """What happens next, within `seconds`; for ever if they are negative.
+
+        Falling asleep and being woken costs more than many an answer takes to come. So while things happen
+        in quick succession we look again for a moment before we sleep; the first moment in vain ends that.
+        """
+        poll = self._epoll.poll
+        if self._is_brisk:
+            until = monotonic() + limits.BRISK_LOOK_SECONDS
+            while monotonic() < until:
+                happened = poll(0, _EVENTS_A_TURN)
+                if happened:
+                    return happened
+        began = monotonic()
+        happened = poll(seconds, _EVENTS_A_TURN)
+        self._is_brisk = self._has_cores and monotonic() - began < limits.BRISK_SECONDS
+        return happened
 
     def run_until_complete(self, future: Any) -> Any:
         """Runs until `future` is done; gives its result."""

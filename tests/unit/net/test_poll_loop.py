@@ -402,3 +402,41 @@ def test_a_protocol_that_fails_loses_its_connection_and_no_other(
 
     run(loop, work)
     assert "A connection failed" in caplog.text
+
+
+@pytest.mark.parametrize(("seconds", "is_brisk"), [(60.0, True), (0.0, False)])
+def test_how_long_the_last_wait_was_decides_whether_the_next_begins_with_a_look(
+    loop: PollLoop, monkeypatch: pytest.MonkeyPatch, seconds: float, is_brisk: bool
+) -> None:
+    monkeypatch.setattr("penstock.limits.BRISK_SECONDS", seconds)
+    loop._has_cores = True
+
+    async def work() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+            assert loop._is_brisk is is_brisk
+
+    run(loop, work)
+
+
+def test_who_waits_for_long_sleeps(loop: PollLoop) -> None:
+    import time
+
+    async def work() -> float:
+        loop._is_brisk = True
+        before = time.process_time()
+        await asyncio.sleep(0.5)
+        return time.process_time() - before
+
+    assert run(loop, work) < 0.25
+
+
+def test_alone_on_one_core_nobody_looks_twice(loop: PollLoop) -> None:
+    loop._has_cores = False
+
+    async def work() -> None:
+        for _ in range(50):
+            await asyncio.sleep(0.0001)
+            assert not loop._is_brisk
+
+    run(loop, work)
