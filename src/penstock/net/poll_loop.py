@@ -49,7 +49,8 @@ class PollLoop:
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []  # a heap
         self._timer_numbers = itertools.count()  # those for the same time go in their order
         self._cancelled = 0  # of the timers
-        self._has_cores = (os.cpu_count() or 1) > 1  # alone on one, whoever looks keeps others from working
+        # Alone on one core, whoever looks keeps others from working.
+        self._has_cores = len(os.sched_getaffinity(0)) > 1
         self._is_brisk = False  # whether the last wait was short
         self._is_running = False
         self._is_stopping = False
