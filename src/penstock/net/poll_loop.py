@@ -32,8 +32,9 @@ log = logging.getLogger("penstock")
 
 _EVENTS_A_TURN = 256
 _MANY_CANCELLED = 100
-_NOT_READABLE = ~getattr(select, "EPOLLOUT", 0)
-_NOT_WRITABLE = ~getattr(select, "EPOLLIN", 0)
+# An error or the end of a peer is for whoever reads and for whoever writes.
+_FOR_READERS = ~getattr(select, "EPOLLOUT", 0)
+_FOR_WRITERS = ~getattr(select, "EPOLLIN", 0)
 _Callback = Callable[..., object]
 
 
@@ -84,9 +85,9 @@ class PollLoop:
                     if watch is None or fd in fresh:
                         continue
                     try:
-                        if mask & _NOT_READABLE and watch[0] is not None:
+                        if mask & _FOR_READERS and watch[0] is not None:
                             watch[0]()
-                        if mask & _NOT_WRITABLE and watch[1] is not None and watches.get(fd) is watch:
+                        if mask & _FOR_WRITERS and watch[1] is not None and watches.get(fd) is watch:
                             watch[1]()
                     except (SystemExit, KeyboardInterrupt):
                         raise
