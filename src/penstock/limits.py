@@ -211,7 +211,7 @@ SESSION_BACKLOG_BYTES = 1024 * 1024
 KNOWN_SESSION_IDS = 100_000
 """Session ids of an HTTP upstream that we have seen work, so that a cached answer needs no question."""
 
-UNREAD_BYTES = 16 * 1024 * 1024
+UNREAD_BYTES = 12 * 1024 * 1024
 """Held for a client that does not read while others wait for the same link; past it, it is cut off."""
 
 KEEP_ALIVE_SECONDS = 15.0

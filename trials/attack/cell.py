@@ -10,6 +10,7 @@ import json
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -194,11 +195,19 @@ class Cell:
 
     def bytes_reached(self) -> list[bytes]:
         """Every byte that reached the upstream since, connection by connection."""
-        with self.bytes_file.open("rb") as file:
-            file.seek(self._read_bytes)
-            lines = file.read().split(b"\n")[:-1]
+        until = time.monotonic() + 5
+        while True:
+            with self.bytes_file.open("rb") as file:
+                file.seek(self._read_bytes)
+                lines = file.read().split(b"\n")[:-1]
+            try:
+                entries = [json.loads(line) for line in lines]
+                break
+            except ValueError:  # seen while it was being written
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
         self._judged_bytes = self._read_bytes + sum(len(line) + 1 for line in lines)
-        entries = [json.loads(line) for line in lines]
         streams: dict[str, list[str]] = {}
         for entry in entries:
             streams.setdefault(entry["on"], []).append(entry["data"])

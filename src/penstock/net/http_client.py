@@ -96,17 +96,20 @@ class HttpClient:
         self, start: bytes, method: bytes, body: bytes, receiver: Receiver, is_kept_used: bool = True
     ) -> Ticket:
         """The same as `request`, for what was prepared."""
-        if body or method in _METHODS_WITH_BODY:
-            message = b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body)
-        else:
+        rest = b""
+        if not body and method not in _METHODS_WITH_BODY:
             message = start + b"\r\n"
+        elif len(body) <= limits.HTTP_JOIN_BYTES:
+            message = b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body)
+        else:  # not copied once more, only to stand behind its head
+            message, rest = b"%bContent-Length: %d\r\n\r\n" % (start, len(body)), body
         ticket = Ticket(receiver)
         is_head = method == b"HEAD"
         connection = self._take_idle() if is_kept_used else None
         if connection is not None:
-            connection.send(message, is_head, ticket)
+            connection.send(message, is_head, ticket, rest)
         else:
-            task = self._loop.create_task(self._send_on_new_connection(message, is_head, ticket))
+            task = self._loop.create_task(self._send_on_new_connection(message, is_head, ticket, rest))
             ticket.connecting = task
             self._connecting[task] = ticket
             task.add_done_callback(self._connecting.pop)
@@ -154,13 +157,15 @@ class HttpClient:
             connection.close_now()
         return None
 
-    async def _send_on_new_connection(self, message: bytes, is_head: bool, ticket: Ticket) -> None:
+    async def _send_on_new_connection(
+        self, message: bytes, is_head: bool, ticket: Ticket, rest: bytes
+    ) -> None:
         def send(connection: UpstreamConnection) -> None:
             self._open.add(connection)
             if ticket.is_done:
                 connection.close_now()
             else:
-                connection.send(message, is_head, ticket)
+                connection.send(message, is_head, ticket, rest)
 
         def new_connection() -> UpstreamConnection:
             return UpstreamConnection(send, self._on_idle, self._on_gone)

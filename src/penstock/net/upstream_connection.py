@@ -132,8 +132,8 @@ class UpstreamConnection(asyncio.Protocol):
         """
         return not self._transport.is_closing() and (self._poll is None or not self._poll(0))
 
-    def send(self, request: bytes, is_head_request: bool, ticket: Ticket) -> None:
-        """Writes a whole request, whose response is for `ticket`."""
+    def send(self, request: bytes, is_head_request: bool, ticket: Ticket, rest: bytes = b"") -> None:
+        """Writes a whole request, in one piece or in two; the response is for `ticket`."""
         self._ticket = ticket
         ticket.connection = self
         if is_head_request is not self._is_head_request:
@@ -141,6 +141,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._last_block = b""  # the same head means another length now
         self._left = _AWAITING_HEAD
         self._transport.write(request)
+        if rest:
+            self._transport.write(rest)
         if ticket.is_paused:  # a connection just made: uvloop starts to read after this, whatever we say now
             asyncio.get_running_loop().call_soon(self._pause_if_asked)
 
