@@ -209,6 +209,7 @@ class Client:
         self.heard: list[Heard] = []
         self.seen: bytearray | None = None  # set to an empty one: heads and bodies, of chunks what is in them
         self.sources: list[Lines | Response] = []
+        self.responses: list[Response] = []  # also those that are over: their connections are kept
         self._next_id = 1000
 
     def see(self, data: bytes) -> None:
@@ -227,10 +228,7 @@ class Client:
             return False
         readable, _, _ = select.select(list(open_sources), [], [], max(0.0, within))
         for fd in readable:
-            source = open_sources[fd]
-            source.read()
-            if source.is_over and isinstance(source, Response):
-                source.connection.close()
+            open_sources[fd].read()
         return bool(readable)
 
     def until(self, holds: Callable[[], Any], within: float = DEADLINE) -> Any:
@@ -325,9 +323,8 @@ class Client:
         """Gives up waiting for an answer by hanging up, where that is possible."""
 
     def close(self) -> None:
-        for source in self.sources:
-            if isinstance(source, Response):
-                source.close()
+        for response in self.responses:
+            response.close()
 
     def __enter__(self) -> Client:
         return self
@@ -407,6 +404,7 @@ class HttpDoor(Client):
         connection.sendall(head + body)
         response = Response(connection, label, self.heard.append, self.see)
         self.sources.append(response)
+        self.responses.append(response)
         return response
 
     def whole(
