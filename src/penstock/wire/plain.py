@@ -46,8 +46,32 @@ class Result(Struct, forbid_unknown_fields=True, gc=False):
 decode_request = msgspec.json.Decoder(Request).decode
 decode_result = msgspec.json.Decoder(Result).decode
 encode = msgspec.json.Encoder().encode
+_REQUEST_BYTES = len(b'{"jsonrpc":"2.0","method":""}')
+_PARAMS_BYTES = len(b',"params":{}')
 _RESULT_BYTES = len(b'{"jsonrpc":"2.0","id":,"result":{}}')
 _MEMBER_BYTES = len(b'"":,')
+
+
+def spelt_request_bytes(request: Request, most: int) -> int:
+    """How many bytes the plainest spelling of `request` has; `most` is how many its own spelling has."""
+    if most <= COPIED_BYTES:
+        return len(encode(request))
+    # Without the copy, and right only if no text in it needs an escape: else it is one too short.
+    size = _REQUEST_BYTES + len(request.method.encode())
+    if request.id is not _ABSENT:
+        size += len(b',"id":') + len(memoryview(request.id))
+    params = request.params
+    if params is not UNSET:
+        size += _PARAMS_BYTES
+        sizes = []
+        if params.name is not UNSET:
+            sizes.append(len(b'"name":""') + len(params.name.encode()))
+        if params.arguments is not _ABSENT:
+            sizes.append(len(b'"arguments":') + len(memoryview(params.arguments)))
+        if params.meta is not _ABSENT:
+            sizes.append(len(b'"_meta":') + len(memoryview(params.meta)))
+        size += sum(sizes) + max(0, len(sizes) - 1)
+    return size
 
 
 def spelt_bytes(answer: Result, most: int) -> int:

@@ -40,7 +40,10 @@ NOT_PLAIN = {
     "cut off": CALL[:-1],
     "something after": CALL + b"{}",
     "an array": b"[" + CALL + b"]",
-    "a long one": CALL.replace(b"echo", b"e" * 20_000),
+    "a long one, a name twice": CALL.replace(b'"echo"', b'"echo","name":"%b"' % (b"e" * 20_000)),
+    "a long one, params twice": CALL[:-1] + b',"params":{"name":"%b"}}' % (b"e" * 20_000),
+    "a long one, an escape": CALL.replace(b"1,", b'"%b",' % (b"x" * 20_000)).replace(b"echo", b"ech\\u006f"),
+    "a long one, blanks": CALL.replace(b"1,", b'"%b",' % (b"x" * 20_000)).replace(b":", b": "),
 }
 
 
@@ -86,6 +89,20 @@ def test_a_plain_answer_needs_no_second_look() -> None:
     assert message.params is None
     assert message.result is not None
     assert list(message.result) == ["content"]
+
+
+@pytest.mark.parametrize("cut", [b"", b'"id":7,', b'"name":"echo",', b',"arguments":{"a":[1,"x"]}'])
+@pytest.mark.parametrize("meta", [b"", b',"_meta":{"progressToken":1}'])
+def test_a_long_message_is_plain_like_a_short_one(cut: bytes, meta: bytes) -> None:
+    raw = CALL.replace(cut, b"")
+    raw = raw[:-2] + (meta if raw[-3:-2] != b"{" else meta[1:]) + b"}}"
+    padded = raw.replace(b"echo", b"e" * 20_000).replace(b'"x"', b'"%b"' % (b"x" * 20_000))
+    for text in (raw, padded):
+        found = outcome(read_client_message, text)
+        assert found == outcome(reading._read_client_strictly, text)
+        message = read_client_message(text)
+        assert isinstance(message, Message)
+        assert (message.members is None) == (b'"id"' in text)  # a notification is always read strictly
 
 
 def test_other_scripts_are_plain_too() -> None:
