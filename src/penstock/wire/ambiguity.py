@@ -303,7 +303,7 @@ def _spans_as_written(text: memoryview, found: Members) -> dict[str, tuple[int, 
 
 
 def _is_same(one: memoryview, other: memoryview) -> bool:
-    """Whether two views show the same bytes. Views compare byte by byte, slices of bytes as fast as memory is."""
+    """Whether two views show the same bytes; bytes compare many times faster than views."""
     if len(one) != len(other):
         return False
     pieces = range(0, len(one), _SCAN_BYTES)
