@@ -42,7 +42,8 @@ def page(results: dict[str, Any]) -> str:
         f"Measured on {machine['processor']} with {machine['cores']} cores and {machine['memory']} of memory, "
         f"{machine['system']}, {machine['python']}, nginx {machine['nginx']}, Node {machine['node']}, "
         f"Penstock {machine['penstock']} ({machine['commit']}), in {max(1, round(results['seconds'] / 60))} minutes; the load average before was {results['load before']}. "
-        + (f"Peers: {peers}." if peers else "No peers were installed (`make bench-peers`)."),
+        + (f"Peers: {peers}." if peers else "No peers were installed (`make bench-peers`).")
+        + (f" {results['remark']}" if "remark" in results else ""),
         "",
         "- Run it yourself: `make bench`; `make bench-peers` first, to compare with peers. `make bench-quick` takes two",
         "  minutes and writes nothing.",
