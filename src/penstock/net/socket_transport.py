@@ -227,8 +227,11 @@ class SocketTransport(asyncio.Transport):
 
     def _end(self, why: Exception | None) -> None:
         self._is_lost = True
+        protocol, self._protocol = self._protocol, None  # they know each other: untied, both are gone at once
+        if protocol is None:
+            return  # closed and then lost in the same turn
         try:
-            self._protocol.connection_lost(why)
+            protocol.connection_lost(why)
         finally:
             self._sock.close()
 

@@ -345,6 +345,27 @@ def test_an_abort_forgets_what_waits(loop: PollLoop) -> None:
     run(loop, work)
 
 
+def test_the_end_is_told_once_however_often_it_comes(loop: PollLoop) -> None:
+    async def work() -> None:
+        peer, far = await connected(loop)
+        sent = b"x" * 4 * MEGABYTE
+        peer.transport.write(sent)
+        peer.transport.close()
+        left = len(sent)
+        while left:
+            try:
+                left -= len(far.recv(MEGABYTE))
+            except BlockingIOError:
+                loop._watches[peer.transport._fd][1]()  # type: ignore[misc]  # the rest is written, and
+        peer.transport.abort()  # aborted before the loop has come round
+        await peer.until(lambda: "lost" in peer.events)
+        await asyncio.sleep(0.01)
+        assert peer.events.count("lost") == 1
+        far.close()
+
+    run(loop, work)
+
+
 def test_a_reader_who_is_gone_is_told_as_a_loss(loop: PollLoop) -> None:
     async def work() -> None:
         peer, far = await connected(loop)
