@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from penstock.config_file import parse_file
 from penstock.config_keys import INTERCEPTOR, SECTIONS
+from scripts_by_name import load_script
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "config.md").read_text()
 
 
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_tables_are_up_to_date() -> None:
-    assert script("make_config_docs").filled(PAGE) == PAGE, "run scripts/make_config_docs.py"
+    assert load_script("make_config_docs").filled(PAGE) == PAGE, "run scripts/make_config_docs.py"
 
 
 @pytest.mark.parametrize("section", [name for name in SECTIONS if name != "tests file"])

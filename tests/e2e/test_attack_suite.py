@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from trials.attack.hostile_upstreams import ATTACKS as ORDERS
 from trials.attack.judge import denied_calls, hidden_names, words_of_ours
 from trials.attack.messages import attack_with_messages
 from trials.attack.orders import attack_with_orders
-from trials.attack.rows import DENIED, LEAK
+from trials.attack.rows import DENIED, LEAK, Result
 
 SHORT = cells_of(True, [])
 SMALL = [row for row in client_bytes.ATTACKS if len(row.raw) < 2_000]
@@ -42,23 +43,22 @@ def test_without_a_proxy_the_judge_sees_the_calls(tmp_path: Path):
     """That the judge can fail: every row with a denied call for some reader leaks when nobody is there."""
     rows = [row for row in SMALL if calls_in(row.raw) & set(DENIED)]
     assert len(rows) > 90
-    cell = Cell(tmp_path, "streamable", "streamable", "2025-11-25", direct=True)
-    try:
-        results = list(attack_with_messages(cell, rows))
-    finally:
-        cell.close()
-    assert [result for result in results if result.verdict != LEAK] == []
+    assert _not_leaking(tmp_path, "streamable", lambda cell: attack_with_messages(cell, rows)) == []
 
 
 def test_without_a_proxy_the_judge_sees_the_names(tmp_path: Path):
     rows = [row for row in ORDERS if row.order in ("say", "wire") and denied_names(row.raw)]
     assert len(rows) > 20
-    cell = Cell(tmp_path, "sse", "sse", "2025-11-25", direct=True)
+    assert _not_leaking(tmp_path, "sse", lambda cell: attack_with_orders(cell, rows)) == []
+
+
+def _not_leaking(work: Path, transport: str, attack: Callable[[Cell], Iterable[Result]]) -> list[Result]:
+    """What the judge finds nothing in, with no proxy between."""
+    cell = Cell(work, transport, transport, "2025-11-25", direct=True)
     try:
-        results = list(attack_with_orders(cell, rows))
+        return [result for result in attack(cell) if result.verdict != LEAK]
     finally:
         cell.close()
-    assert [result for result in results if result.verdict != LEAK] == []
 
 
 def denied_names(raw: bytes) -> set[str]:

@@ -1,18 +1,7 @@
-"""The checks refuse by the hundred, and what is refused is logged: not here."""
+"""What the replayed seeds share."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from quiet_log import quiet
 
-import pytest
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quiet() -> Iterator[None]:
-    """Leaves the log as it was for the tests that read it."""
-    log = logging.getLogger("penstock")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
+__all__ = ["quiet"]

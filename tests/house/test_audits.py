@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from scripts_by_name import load_script
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _run(name: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -121,5 +112,5 @@ def test_a_module_that_does_something_when_imported_is_a_fault(
 def test_a_report_that_looked_nothing_up_does_not_pass_for_a_good_one(
     report: list[dict[str, object]], faults: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(_script("audit_dependencies").read_report(report)) == faults
+    assert len(load_script("audit_dependencies").read_report(report)) == faults
     assert said in capsys.readouterr().out

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator
 
-import pytest
 from hypothesis import HealthCheck, settings
+
+from quiet_log import quiet
+
+__all__ = ["quiet"]
 
 _HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -26,13 +27,3 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("long" if os.environ.get("HYPOTHESIS_PROFILE") == "long" else "properties")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quiet() -> Iterator[None]:
-    """A thousand refusals are not worth a line each."""
-    log = logging.getLogger("penstock")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)

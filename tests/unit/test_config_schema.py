@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from jsonschema import Draft202012Validator
 from penstock.config_file import parse_file
 from penstock.documents.reading import read_document
 from penstock.errors import FaultyFile
+from scripts_by_name import load_script
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMA: dict[str, Any] = json.loads((ROOT / "schema" / "penstock.schema.json").read_text())
@@ -20,11 +20,7 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 
 
 def test_the_file_is_up_to_date() -> None:
-    spec = importlib.util.spec_from_file_location("make_schema", ROOT / "scripts" / "make_schema.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("make_schema")
     assert module.text() == module.PLACE.read_text(), "run scripts/make_schema.py"
 
 

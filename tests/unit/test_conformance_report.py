@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location(
-    "conformance", Path(__file__).parents[2] / "scripts" / "conformance.py"
-)
-assert _spec is not None
-assert _spec.loader is not None
-conformance = importlib.util.module_from_spec(_spec)
-sys.modules["conformance"] = conformance  # dataclasses look their module up by name
-_spec.loader.exec_module(conformance)
+from scripts_by_name import load_script
+
+conformance = load_script("conformance")
 
 
 def outcome(**scenarios: list[tuple[str, str]]) -> Any:

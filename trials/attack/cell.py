@@ -11,15 +11,15 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from doors import MODERN, Client, Lost, Response, SseDoor, StdioDoor, StreamableDoor
 from gate import DEADLINE, wait_until
 from pairs import Proxy, Upstream
 from trials.attack.judge import denied_calls, hidden_names, words_of_ours
-from trials.attack.rows import DEAD, DENIED, DENY, LEAK, NOISE
+from trials.attack.rows import DEAD, DENIED, DENY, LEAK, NOISE, ClientBytes, Hostile, HttpBytes, Result
 
 DIRECT = {"stdio": StdioDoor, "sse": SseDoor, "streamable": StreamableDoor}
 RULES = {
@@ -47,6 +47,7 @@ RULE_TEXTS = (DENY.encode(), b"fil[e]", b".*qqq", b'"note"')
 _TRACE = re.compile(
     r'File "[^"]*(?:src|site-packages)/penstock/'
 )  # an upstream that is cut off may leave one too
+Row = TypeVar("Row", ClientBytes, HttpBytes, Hostile)
 _marks = itertools.count(1)
 
 
@@ -268,3 +269,15 @@ def alive(door: Any, within: float = DEADLINE) -> None:
     post: Response | None = getattr(door, "posts", {}).pop(token, None)
     if post is not None:
         post.close()
+
+
+def one_by_one(
+    cell: Cell, rows: Sequence[Row], one: Callable[[Cell, Row], tuple[str, str]]
+) -> Iterator[Result]:
+    """What `one` says came of each row, in a cell that is made anew when one has ended it."""
+    for row in rows:
+        cell.forget()
+        verdict, why = one(cell, row)
+        yield Result(row.row, row.what, cell.name, verdict, why)
+        if verdict == DEAD:
+            cell.restart()

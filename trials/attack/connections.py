@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from doors import Lost
-from trials.attack.cell import Cell
+from trials.attack.cell import Cell, one_by_one
 from trials.attack.http_bytes import ATTACKS, GATED
 from trials.attack.judge import is_refusal
 from trials.attack.raw_http import Front, message_in
@@ -17,14 +17,7 @@ def attack_with_connections(cell: Cell, rows: list[HttpBytes] = ATTACKS) -> Iter
     """Every row of the table, one after another, in the name of one session."""
     if cell.client == "stdio":
         return
-    for row in rows:
-        if row.only not in ("", cell.client):
-            continue
-        cell.forget()
-        verdict, why = one(cell, row)
-        yield Result(row.row, row.what, cell.name, verdict, why)
-        if verdict == DEAD:
-            cell.restart()
+    yield from one_by_one(cell, [row for row in rows if row.only in ("", cell.client)], one)
 
 
 def one(cell: Cell, row: HttpBytes) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from doors import MODERN, NAMED_BY, Lost
 from gate import DEADLINE, is_answer_to
-from trials.attack.cell import Cell
+from trials.attack.cell import Cell, one_by_one
 from trials.attack.client_bytes import ATTACKS, as_read_file, in_era
 from trials.attack.judge import is_refusal
 from trials.attack.rows import (
@@ -46,12 +46,7 @@ KEPT = ("echo", "read_file")
 
 def attack_with_messages(cell: Cell, rows: list[ClientBytes] = ATTACKS) -> Iterator[Result]:
     """Every message of the table, one after another, in one session."""
-    for row in rows:
-        cell.forget()
-        verdict, why = one(cell, row)
-        yield Result(row.row, row.what, cell.name, verdict, why)
-        if verdict == DEAD:
-            cell.restart()
+    yield from one_by_one(cell, rows, one)
 
 
 def one(cell: Cell, row: ClientBytes) -> tuple[str, str]:

@@ -6,21 +6,15 @@ import json
 from collections.abc import Iterator
 
 from doors import Lost, is_answer
-from trials.attack.cell import Cell
+from trials.attack.cell import Cell, one_by_one
 from trials.attack.hostile_upstreams import ATTACKS, as_order
 from trials.attack.rows import DEAD, DROPPED, NOISE, PASSED, REFUSED, Hostile, Result
 
 
 def attack_with_orders(cell: Cell, rows: list[Hostile] = ATTACKS) -> Iterator[Result]:
     """Every row of the table, one after another, in one session."""
-    for row in rows:
-        if cell.transport not in row.upstreams or cell.client not in row.clients:
-            continue
-        cell.forget()
-        verdict, why = one(cell, row)
-        yield Result(row.row, row.what, cell.name, verdict, why)
-        if verdict == DEAD:
-            cell.restart()
+    fit = [row for row in rows if cell.transport in row.upstreams and cell.client in row.clients]
+    yield from one_by_one(cell, fit, one)
 
 
 def one(cell: Cell, row: Hostile) -> tuple[str, str]:

@@ -56,7 +56,6 @@ if TYPE_CHECKING:  # loaded only where there are rules
 log = logging.getLogger("penstock")
 
 _RESPONSE = Kind.RESPONSE
-_EVERYBODYS = (CatalogKey(Era.LEGACY), CatalogKey(Era.MODERN))
 _ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
 _JSON_BOTH_WAYS = [
     (b"Content-Type", b"application/json"),
@@ -142,7 +141,7 @@ class Cable:
             self._through_rules(FORWARD, message, request, reply)
             return
         is_gated = message.method in tool_gate.GATED
-        catalog = self._catalogs.maybe_known(self._catalog_key(request, head)) if is_gated else None
+        catalog = self._catalogs.maybe_known(self._catalog_key(request)) if is_gated else None
         verdict = tool_gate.judge(message, catalog)
         if isinstance(verdict, Drop):
             self._drop(verdict, message, reply)
@@ -255,16 +254,14 @@ class Cable:
             response.on_success = lambda: self._answer(verdict, head.era, reply)
             self._send(request, response, head, ping)
 
-    def _catalog_key(self, request: Request, head: CableHead) -> CatalogKey:
-        if self._catalogs.is_by_principal:
-            return self._catalogs.key(head.era, request.header(b"authorization"))
-        return _EVERYBODYS[head.era is Era.MODERN]
+    def _catalog_key(self, request: Request) -> CatalogKey:
+        return self._catalogs.key(self._heads.read(request).era, request.fields.get(b"authorization"))
 
     def _with_catalog(
         self, request: Request, message: Message, then: Callable[[ToolCatalog | UpstreamError], None]
     ) -> None:
         head = self._heads.read(request)
-        key = self._catalog_key(request, head)
+        key = self._catalog_key(request)
         known = self._catalogs.maybe_known(key)
         if known is not None:
             then(known)

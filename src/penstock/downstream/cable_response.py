@@ -142,10 +142,7 @@ class CableResponse:
         is_looked_at = self._status == 200 and self.method == b"POST" and bool(body or self._ids)
         if is_looked_at:
             body = self._checked_body(body)
-            if self.review is None:
-                self._send_ruled(body)
-            else:
-                self._rule(body, self._send_ruled)
+            self._rule(body, self._send_ruled)
         elif body and self._lists_hidden(body):
             log.warning("Withheld an answer of the upstream. It lists tools that are hidden.")
             self._headers = [(b"Content-Type", b"application/json")]

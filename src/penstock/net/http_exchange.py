@@ -99,11 +99,7 @@ class Reply:
         head = build_response_head(status, headers, framing + connection.persistence)
         self.is_started = self.is_finished = True
         if not self.is_gone:
-            if len(body) <= limits.HTTP_JOIN_BYTES:
-                connection.end_reply(head + body)
-            else:
-                connection.write(head)
-                connection.end_reply(body)
+            self._end_with(head, body)
 
     def send_as(self, start: bytes, body: bytes) -> None:
         """The whole reply, of a status that has a body; `start` is its head but for the framing."""
@@ -115,13 +111,14 @@ class Reply:
             if self.extra:
                 start += field_lines(self.extra)
             head = b"%bContent-Length: %d\r\n%b\r\n" % (start, len(body), connection.persistence)
-            if self._is_head:
-                body = b""
-            if len(body) <= limits.HTTP_JOIN_BYTES:
-                connection.end_reply(head + body)
-            else:
-                connection.write(head)
-                connection.end_reply(body)
+            self._end_with(head, b"" if self._is_head else body)
+
+    def _end_with(self, head: bytes, body: bytes) -> None:
+        if len(body) <= limits.HTTP_JOIN_BYTES:
+            self._connection.end_reply(head + body)
+        else:  # not copied once more, only to stand behind its head
+            self._connection.write(head)
+            self._connection.end_reply(body)
 
     def start(self, status: int, headers: Headers) -> None:
         """The head of a reply whose body follows.

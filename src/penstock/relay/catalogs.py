@@ -27,6 +27,9 @@ class CatalogKey(Struct, frozen=True):
     principal: bytes = b""
 
 
+_EVERYBODYS = (CatalogKey(Era.LEGACY), CatalogKey(Era.MODERN))
+
+
 def principal_of(authorization: bytes | None) -> bytes:
     """What stands for the credentials of a request; the credentials themselves are not kept."""
     if not authorization:
@@ -49,7 +52,9 @@ class Catalogs:
 
     def key(self, era: Era, authorization: bytes | None) -> CatalogKey:
         """Under which key a request's catalog is kept."""
-        return CatalogKey(era, principal_of(authorization) if self.is_by_principal else b"")
+        if self.is_by_principal:
+            return CatalogKey(era, principal_of(authorization))
+        return _EVERYBODYS[era is Era.MODERN]
 
     def by_era(self) -> dict[Era, ToolCatalog]:
         """The catalogs that are everybody's."""
