@@ -173,10 +173,9 @@ def answered(door: StreamableDoor, raw: bytes, token: bytes = b"30", **more: obj
 
 
 def whole(status: str, kind: str, body: bytes, more: str = "") -> bytes:
-    return (
-        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n".encode()
-        + body
-    )
+    """A response after which the upstream closes, as it says."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n{more}\r\n".encode() + body
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
