@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw
 
-from penstock import limits
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
 from penstock.wire.ambiguity import (
+    Crowded,
     NotAnObject,
     elements,
     folded,
     last_members,
     members,
 )
+from penstock.wire.member_names import STRING, decoded, values_called
 from penstock.wire.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.replies import error_reply, raw_error_reply, result_reply, tool_not_found
 
@@ -109,14 +109,10 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     if body is None or memoryview(body)[0] != _OPEN_BRACE:
         return False
     try:
-        if is_result:
-            return _lists_hidden(body, choice)
-        if len(memoryview(body)) > _DEEP_BYTES:
-            return _names_hidden(bytes(body), choice)
-        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(bytes(body))))
+        return _lists_hidden(body, choice) if is_result else _lists_hidden_anywhere(bytes(body), choice)
     except NotAnObject:
         return False
-    except (ValueError, RecursionError):
+    except ValueError:
         return True  # something about tools that we cannot read for certain, and others perhaps can
 
 
@@ -128,15 +124,16 @@ def text_lists_hidden_tools(text: bytes, choice: ToolFilter) -> bool:
     if text.isascii() and b"\\u" not in text and b"tools" not in text.lower():
         return False
     try:
-        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
-    except (ValueError, RecursionError):
+        return _lists_hidden_anywhere(text, choice)
+    except (Crowded, RecursionError):
+        return True  # words are not like this, and JavaScript reads on
+    except ValueError:
         return False  # words
 
 
 def _lists_hidden(body: Raw, choice: ToolFilter) -> bool:
     """Whether the list at the top of `body` has a hidden tool in it. Raises Ambiguous, as `members` does."""
-    names = last_members(body)[0].keys()
-    if names <= _USUAL_NAMES or not any(folded(name) in _LIST_NAMES for name in names):
+    if not any(folded(name) in _LIST_NAMES for name in last_members(body)[0]):
         return False
     for name, value in members(body).items():
         if folded(name) == "tools" and memoryview(value)[0] == _OPEN_BRACKET:
@@ -161,24 +158,14 @@ def _says_read_only(annotations: Raw | None) -> bool:
     return hint is not None and bytes(hint) == b"true"
 
 
-def _names_hidden(text: bytes, choice: ToolFilter) -> bool:
-    """Whether a text too large for a tree has lists called tools, and names of hidden ones anywhere."""
-    if not any(folded(_plain(match[1])) == "tools" for match in _LIST_KEY.finditer(text)):
+def _lists_hidden_anywhere(text: bytes, choice: ToolFilter) -> bool:
+    """Whether a list called tools has a hidden tool in it, at any depth. Raises ValueError, as json does."""
+    if len(text) <= _DEEP_BYTES:
+        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
+    # Too large for a tree. There, a hidden name anywhere beside such a list is one too many.
+    if not any(True for _ in values_called("tools", rb"\[", text)):
         return False
-    for count, match in enumerate(_NAME_PAIR.finditer(text)):
-        if count > limits.PATH_PARTS:
-            return True  # more than anybody should look at
-        if folded(_plain(match[1])) == "name" and _is_denied(_plain(match[2]), False, choice):
-            return True
-    return False
-
-
-def _plain(text: bytes) -> str:
-    """A string as its reader sees it; empty where the quotes were not its own."""
-    try:
-        return str(_decode_pairs(b'"%b"' % text))
-    except ValueError:
-        return ""
+    return any(_is_denied(decoded(name), False, choice) for name in values_called("name", STRING, text))
 
 
 def _is_denied(name: object, is_read_only: bool, choice: ToolFilter) -> bool:
@@ -219,10 +206,6 @@ def _decode_pairs(text: bytes) -> object:
 
 _USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
 _LIST_NAMES = frozenset({"tools", "__proto__", "constructor", "prototype"})
-_STRING = rb'((?:[^"\\]|\\.)*+)"'
-_BETWEEN = rb"[ \t\r\n]*+:[ \t\r\n]*+"
-_LIST_KEY = re.compile(rb'"(?=[tT\\\x80-\xff ])' + _STRING + _BETWEEN + rb"\[", re.DOTALL)
-_NAME_PAIR = re.compile(rb'"(?=[nN\\\x80-\xff ])' + _STRING + _BETWEEN + rb'"' + _STRING, re.DOTALL)
 _OPEN_BRACE = ord("{")
 _OPEN_BRACKET = ord("[")
 _DEEP_BYTES = 256 * 1024  # above this, a tree of the whole message would cost more than the look is worth

@@ -47,7 +47,9 @@ _SEPARATOR = re.compile(rb"[ \t\r\n]*,")
 _CLOSING = re.compile(rb"[ \t\r\n]*\}")
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|.)", re.DOTALL)
+_HALF = rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_LONE_HALF = re.compile(rb"(?:[^\\]++|" + _PAIR + rb"|(?!" + _HALF + rb")\\.)*+(" + _HALF + rb")", re.DOTALL)
 
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
@@ -252,23 +254,12 @@ def readable(raw: bytes | Raw) -> bytes | Raw:
     """
     if not _SURROGATE.search(memoryview(raw)):
         return raw
-    text = _ESCAPE.sub(_without_half_pair, bytes(raw))
-    return raw if text == raw else text
-
-
-def _without_half_pair(escape: re.Match[bytes]) -> bytes:
-    unit, low_half = escape.groups()
-    if unit is None:
-        return escape[0]
-    code = int(unit, 16)
-    if 0xD800 <= code <= 0xDBFF and low_half:
-        return escape[0]
-    if 0xD800 <= code <= 0xDFFF:
-        return _HALF_PAIR + (_HALF_PAIR if low_half else b"")
-    return escape[0]
-
-
-_HALF_PAIR = rb"\uffff"
+    text = bytearray(raw)
+    position = 0
+    while half := _LONE_HALF.match(text, position):
+        position = half.end()
+        text[position - 4 : position] = b"ffff"
+    return bytes(text) if position else raw
 
 
 def _plain_reason(why: Exception) -> str:

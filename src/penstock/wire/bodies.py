@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
-import msgspec
-
-from penstock.wire.ambiguity import folded
+from penstock import limits
+from penstock.wire.ambiguity import Crowded
+from penstock.wire.member_names import values_called
 from penstock.wire.ndjson import BREAKS_TO_BLANKS
-
-_KEY = re.compile(rb'"([mM\\\x80-\xff \t](?:[^"\\]|\\.)*)"[ \t\r\n]*:')
-"""The names of members that could be "method" to somebody: few begin so, and each is looked at once."""
 
 
 def to_body(raw: bytes, has_method: bool) -> bytes:
@@ -22,13 +17,8 @@ def to_body(raw: bytes, has_method: bool) -> bytes:
     """
     if 10 not in raw and 13 not in raw:  # LF and CR; as numbers they are found sooner
         return raw
-    found = sum(_is_method(match[1]) for match in _KEY.finditer(raw))
-    return raw.translate(BREAKS_TO_BLANKS) if found > has_method else raw
-
-
-def _is_method(key: bytes) -> bool:
     try:
-        name = msgspec.json.decode(b'"%b"' % key, type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return True  # text inside a string, cut where no name begins: a blank too many harms nobody
-    return folded(name) == "method"
+        found = sum(1 for _ in values_called("method", b"", raw))
+    except Crowded:
+        found = limits.PATH_PARTS
+    return raw.translate(BREAKS_TO_BLANKS) if found > has_method else raw

@@ -10,27 +10,24 @@ import re
 
 import msgspec
 
-_PLAIN = re.compile(rb'0|-?[1-9][0-9]{0,14}|"[^"\\]*"|null').fullmatch
-_INTEGER = re.compile(rb"0|-?[1-9][0-9]*").fullmatch
-_ZERO = ord("0")
 _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 
 def exact_key(token: bytes) -> bytes:
     """Like id_key, but large integers that a double cannot tell apart stay apart."""
-    if token.isdigit() and token[0] != _ZERO:
+    if token.isdigit():
         return token
-    return token if _INTEGER(token) else id_key(token)
+    return token if token[1:].isdigit() and token != b"-0" else id_key(token)
 
 
 def id_key(token: bytes) -> bytes:
     """The same bytes for every spelling of one id; strings and numbers stay apart."""
-    if len(token) < 16 and token.isdigit() and token[0] != _ZERO:
-        return token
-    if _PLAIN(token):
+    if token.isdigit() and len(token) < 16:
         return token
     if token[:1] == b'"':
+        if b"\\" not in token:
+            return token
         try:
             return _encode(_decode_text(token))
         except (msgspec.DecodeError, UnicodeDecodeError):

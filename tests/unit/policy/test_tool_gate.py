@@ -271,6 +271,159 @@ def test_read_only_is_what_an_entry_says_plainly() -> None:
     assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}', choice)
 
 
+_BIG = b"x" * (256 * 1024)
+
+
+def _big(params: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","method":"n","params":{"big":"%b",%b}}' % (_BIG, params)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'"tools":[{"name":"hidden"}]',
+        b'"a":[],"tools":[{"name":"echo"},{"name":"hidden"}]',
+        b'"a":{"b":[{"Tools" : [{"Name" : "hidden"}]}]}',
+        b'"\\u0074ools":[{"n\\u0061me":"h\\u0069dden"}]',
+        b'"tools":[{"x" :": ","name":"hidden"}]',
+        b'"tools":[{"x":"\\"name\\":\\"echo\\"","name":"hidden"}]',
+        b'"tools":[{"name":"echo","name":"hidden"}]',
+        b'"tools":[%b{"name":"hidden"}]' % (b'{"name":"echo"},' * 49_999),
+        b'"tools":[%b{"name":"echo"}]' % (b'{"name":"echo"},' * 50_000),
+    ],
+    ids=range(9),
+)
+def test_what_is_too_big_for_a_tree_is_looked_at_all_the_same(params: bytes) -> None:
+    assert _shows(_big(params))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'"tools":[{"name":"echo"}]',
+        b'"name":"hidden","toolset":[]',
+        b'"tools":{"name":"hidden"}',
+        b'"tools":[{"title":"hidden","names":"hidden"}]',
+        b'"tools":["hidden",{"name":["hidden"]}]',
+        b'"x":"\\"tools\\":[{\\"name\\":\\"hidden\\"}]"',
+        b'"tools":[],"x":"%b"' % (b'\\"name' * 100_000),
+        b'"x":"%b"' % (b'\\"tools' * 100_000),
+    ],
+    ids=range(8),
+)
+def test_what_is_too_big_and_lists_nothing_hidden_passes(params: bytes) -> None:
+    assert not _shows(_big(params))
+
+
+def test_a_big_list_is_of_no_read_only_tools_for_all_we_know() -> None:
+    tools = b'"tools":[{"name":"x","annotations":{"readOnlyHint":true}}]'
+    assert not _shows(b'{"jsonrpc":"2.0","method":"n","params":{%b}}' % tools, ToolFilter(read_only=True))
+    assert _shows(_big(tools), ToolFilter(read_only=True))
+
+
+@pytest.mark.parametrize(
+    ("said", "is_shown"),
+    [
+        (b'"annotations":{"readOnlyHint":true}', False),
+        (b'"annotations":{"title":"x","readOnlyHint":true,"openWorldHint":false}', False),
+        (b'"annotations":{"readOnlyHint":false}', True),
+        (b'"annotations":{"readOnlyHint":1}', True),
+        (b'"annotations":{"readOnlyHint":true,"readOnlyHint":false}', True),
+        (b'"annotations":{"readOnlyHint":true},"annotations":{"readOnlyHint":false}', True),
+        (b'"annotations":{"destructiveHint":true}', True),
+        (b'"annotations":[["readOnlyHint",true]]', True),
+        (b'"annotations":5', True),
+        (b'"meta":{"readOnlyHint":true}', True),
+        (b'"x":1', True),
+    ],
+)
+def test_read_only_is_what_an_unasked_entry_says_plainly_and_once(said: bytes, is_shown: bool) -> None:
+    params = b'{"tools":[{"name":"x",%b}]}' % said
+    raw = b'{"jsonrpc":"2.0","method":"n","params":%b}' % params
+    assert _shows(raw, ToolFilter(read_only=True)) is is_shown
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'{"tools":[{"title":"hidden"}]}',
+        b'{"tools":["hidden",5,null,["name","hidden"],{"name":"echo"}]}',
+        b'{"tools":{"name":"hidden"}}',
+        b'{"tools":"hidden"}',
+        b'{"tools":5}',
+        b'{"tool":[{"name":"hidden"}]}',
+    ],
+)
+def test_an_unasked_message_without_a_hidden_entry_passes(params: bytes) -> None:
+    assert not _shows(b'{"jsonrpc":"2.0","method":"n","params":%b}' % params)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b'{"tools":[5,"hidden",["hidden"],{"name":"hidden"}]}',
+        b'{"constructor":{"tools":[{"name":"hidden"}]},"x":1}',
+        b'{"prototype":{"tools":[{"name":"hidden"}]},"x":1}',
+        b'{"other":[{"name":"hidden"}],"tools":[{"name":"hidden"}]}',
+    ],
+)
+def test_a_result_that_lists_a_hidden_tool_is_seen(result: bytes) -> None:
+    assert _shows(b'{"jsonrpc":"2.0","id":1,"result":%b}' % result)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b'{"other":[{"name":"hidden"}],"tools":[{"name":"echo"}]}',
+        b'{"other":[{"name":"hidden"}],"about":"tools"}',
+        b'{"tools":[{"title":"hidden"}]}',
+        b'{"tools":[{"name":null}]}',
+        b'{"content":[],"isError":false,"structuredContent":{"tools":[{"name":"hidden"}]},"_meta":{},"resultType":"x"}',
+    ],
+)
+def test_a_result_that_lists_none_passes(result: bytes) -> None:
+    assert not _shows(b'{"jsonrpc":"2.0","id":1,"result":%b}' % result)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"tools":[{"name":"hidden"}]}',
+        b'{"TOOLS":[{"name":"hidden"}]}',
+        b'{"tools":[{"name":"echo"},{"name":"hidden"}]}',
+        b'{"error":{"data":{"tools":[{"name":"hidden"}]}}}',
+        b'{"\\u0074ools":[{"name":"hidden"}]}',
+        '{"ｔools":[{"name":"hidden"}]}'.encode(),
+        b"[" * 5_000 + b'{"tools":[{"name":"hidden"}]}' + b"]" * 5_000,
+        b'{"x":"%b","tools":[{"name":"hidden"}]}' % _BIG,
+        b'{"x":"%b","tools":[%b{}]}' % (_BIG, b'{"n\\u0061":""},' * 50_000),
+    ],
+    ids=range(9),
+)
+def test_a_body_that_is_no_message_lists_nothing_hidden(text: bytes) -> None:
+    assert tool_gate.text_lists_hidden_tools(text, HIDING)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"hidden tools",
+        b"<html>tools: hidden</html>",
+        "tools: hidden é".encode(),
+        b'{"tools":[{"name":"echo"}]}',
+        b'{"tools":[]}',
+        b'{"message":"no tools called hidden"}',
+        b'{"name":"hidden"}',
+        b'{"x":"%b","tools":[{"name":"echo"}]}' % _BIG,
+        b'"tools":[ "\\name":"hidden" %b' % _BIG,
+    ],
+    ids=range(10),
+)
+def test_words_about_tools_are_free(text: bytes) -> None:
+    assert not tool_gate.text_lists_hidden_tools(text, HIDING)
+
+
 def test_a_big_message_is_looked_at_where_a_list_would_stand() -> None:
     big = b"x" * (256 * 1024)
     top = b'{"jsonrpc":"2.0","method":"n","params":{"x":"%b","tools":[{"name":"hidden"}]}}'

@@ -22,6 +22,7 @@ from penstock.wire.ambiguity import (
     folded,
     members,
     nests_deeper,
+    readable,
 )
 
 _SCALARS = (
@@ -442,3 +443,23 @@ def test_depth_is_exact_in_every_shape(levels: int) -> None:
     for text in shapes:
         assert not nests_deeper(text, levels)
         assert nests_deeper(text, levels - 1)
+
+
+_UNITS = st.sampled_from(
+    [
+        *(rb"\ud83d", rb"\uDBFF", rb"\udbff", rb"\ude00", rb"\uDFFF", rb"\udC00", rb"\uD800"),
+        *(rb"\u0041", rb"\uD7FF", rb"\ue000", rb"\\", rb"\n", rb"\"", b"x", b"u", b"d800", "é".encode()),
+    ]
+)
+
+
+@given(st.lists(_UNITS, max_size=10))
+def test_of_what_decoders_refuse_only_lone_halves_are_changed(units: list[bytes]) -> None:
+    """Found while reading: a low half behind any other escape stayed, and the message was refused."""
+    text = b'"%b"' % b"".join(units)
+    shown = bytes(readable(text))
+    plain = "".join("\uffff" if "\ud800" <= char <= "\udfff" else char for char in json.loads(text))
+    assert json.loads(shown) == plain
+    assert len(shown) == len(text)
+    assert (shown == text) == (plain == json.loads(text))
+    assert elements(b"[%b]" % text) == [text]

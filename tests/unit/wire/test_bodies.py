@@ -47,3 +47,16 @@ def test_a_response_may_hold_none_at_all():
     assert to_body(raw, False) == raw.replace(b"\r", b" ")
     plain = b'{"jsonrpc":"2.0",\n"id":1,"result":{}}'
     assert to_body(plain, False) is plain
+
+
+@pytest.mark.parametrize("unit", [b'\\"m', b'\\"method\\":', b"\\\\"])
+def test_a_text_full_of_quotes_is_read_once(unit: bytes):
+    """One client could hold up everybody for minutes with 300 kB of these."""
+    raw = b'{"method":"n",\n"params":{"x":"%b"}}' % (unit * 500_000)
+    assert to_body(raw, True) is raw
+
+
+def test_of_too_many_odd_names_one_may_be_a_method():
+    odd = b'"\\u0061":1,' * 60_000
+    raw = b'{"method":"n",\n"params":{%b"x":1}}' % odd
+    assert to_body(raw, True) == raw.replace(b"\n", b" ")

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.ambiguity import members
-from penstock.wire.splice import member_spans, with_value, without
+from penstock import limits
+from penstock.wire.ambiguity import Ambiguous, members
+from penstock.wire.splice import maybe_sole_span, member_spans, with_value, without
 
 _TEXTS = [
     b'{"a":1,"b":[1.0, 1e400],"c":"\\u65e5"}',
@@ -87,3 +88,52 @@ def test_the_text_must_be_the_object_itself(text: bytes) -> None:
     wanted = members(b'{"b":2,"a":1}' if b'"b"' in text else b'{"a":1}')
     with pytest.raises(ValueError, match=r"^these are not the members of this text$"):
         member_spans(text, wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'{"token":5}', b"5"),
+        (b'{"token": "x" }', b'"x"'),
+        (b'{"a":1,"token":[1,2],"b":2}', b"[1,2]"),
+        (b'{"t\\u006fken":5}', b"5"),
+        (b'{"a":"token","token":5}', b"5"),
+        (b'{"a":{"token":1},"token":5}', b"5"),
+        (b'{"a":"\\ud800","token":5}', b"5"),
+        (b'{"\\ud800":1,"token":5}', b"5"),
+        (b'{"a":1,"a":2,"token":5}', b"5"),
+    ],
+)
+def test_the_sole_member_of_a_name_is_found_however_it_is_written(text: bytes, value: bytes) -> None:
+    span = maybe_sole_span(text, "token")
+    assert span is not None
+    assert text[slice(*span)] == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{}",
+        b'{"a":1}',
+        b'{"a":"token"}',
+        b'{"a":{"token":1}}',
+        b'{"tokens":1}',
+        b'{"Token":1}',
+        b'{"\\n":1}',
+    ],
+)
+def test_where_no_member_has_the_name_there_is_no_place(text: bytes) -> None:
+    assert maybe_sole_span(text, "token") is None
+
+
+@pytest.mark.parametrize("other", [b"token", b"t\\u006fken"])
+def test_a_name_that_stands_twice_has_no_one_place(other: bytes) -> None:
+    with pytest.raises(Ambiguous, match=r"^a member name stands twice$"):
+        maybe_sole_span(b'{"token":1,"%b":2}' % other, "token")
+
+
+def test_among_too_many_members_none_is_looked_for() -> None:
+    crowd = b'"a":1,' * limits.PATH_PARTS
+    with pytest.raises(Ambiguous, match=r'^there is too much beside "token"$'):
+        maybe_sole_span(b'{%b"token":1}' % crowd, "token")
+    assert maybe_sole_span(b'{%b"b":1}' % crowd, "token") is None
