@@ -103,6 +103,11 @@ ATTACKS = [
     ClientBytes("20", "129 levels", _deep(129), DROP),
     ClientBytes("20", "1,000 levels", _deep(1_000), DROP),
     ClientBytes("20", "100,000 levels", _deep(100_000), DROP),
+    *(
+        ClientBytes("22", f"200,000 {what} behind a CR",
+                    params_call(b'{"name":"echo","arguments":{"x":\r"%b"}}' % (unit * 200_000)), FORWARD)
+        for what, unit in (("escaped quotes", b'\\"m'), ("backslashes", b"\\\\"), ("half pairs", b"\\ud800"))
+    ),
     ClientBytes("20", "50,000 levels that never close", params_call(b'{"name":"echo","arguments":' + b"[" * 50_000), DROP),
     *(
         ClientBytes("23", f"two messages with {between!r} between", call("echo") + between + WRITE, DROP)

@@ -96,6 +96,13 @@ ATTACKS = [
            b'{"jsonrpc":"2.0","method":"x","params":{"pad":"%b","data":{"result":%b}}}' % (b"x" * 300_000, LISTING)),
     _noise("93", "a list in escapes deep in a notification of 300 kB",
            b'{"jsonrpc":"2.0","method":"x","params":{"pad":"%b","data":{"result":%b}}}' % (b"x" * 300_000, ESCAPED)),
+    _noise("93", "a list in 300 kB, after a text that begins like the end of a name",
+           b'{"jsonrpc":"2.0","method":"x","params":{"pad":"%b","tools":[{"x" :": ","name":"delete_file"}]}}' % (b"x" * 300_000)),
+    *(
+        _noise("93", f"a list behind 200,000 {what}",
+               b'{"jsonrpc":"2.0","method":"x","params":{"tools":[{"x":"%b","name":"delete_file"}]}}' % (unit * 200_000))
+        for what, unit in (("escaped quotes", b'\\"n'), ("names in quotes", b'\\"name\\":\\"'), ("half pairs", b"\\ud800"))
+    ),
     _bad("95", "after a name that is none", _result(b'{"tools":[7,null,{"name":5},{"name":"delete_file"}]}')),
     _bad("95", "result twice", b'{"jsonrpc":"2.0","id":<id>,"result":{},"result":%b}' % LISTING),
     _bad("50", "CR inside an answer", b'{"jsonrpc":"2.0","id":<id>,\r"result":{}}', "stdio"),
