@@ -15,7 +15,7 @@ import pytest
 
 EVERYWHERE = ("", 0)
 _WATCHED_LINES = 50_000
-"""Of one test. Who has run so many has been nearly everywhere it goes, and watching is slow."""
+"""Of one test. Watching is slow, so who has run so many is taken to go everywhere."""
 
 
 def importers(module: str, tests: Sequence[Path]) -> list[Path]:
@@ -79,6 +79,7 @@ class Watcher:
             self._left -= 1
             if not self._left:
                 sys.settrace(None)
+                self._seen.add(EVERYWHERE)
                 return None
         return self._line
 

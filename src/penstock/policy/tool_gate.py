@@ -110,8 +110,6 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
         return False
     try:
         return _lists_hidden(body, choice) if is_result else _lists_hidden_anywhere(bytes(body), choice)
-    except NotAnObject:
-        return False
     except ValueError:
         return True  # something about tools that we cannot read for certain, and others perhaps can
 
@@ -186,7 +184,7 @@ def _listed(content: object) -> Iterator[object]:
     """Everything that stands in a list called tools, however deep it lies."""
     if isinstance(content, _Pairs):
         for name, inner in content:
-            if folded(name) == "tools" and isinstance(inner, list) and not isinstance(inner, _Pairs):
+            if folded(name) == "tools" and isinstance(inner, list):
                 yield from inner
             yield from _listed(inner)
     elif isinstance(content, list):

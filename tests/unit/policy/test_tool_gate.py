@@ -319,6 +319,29 @@ def test_a_big_list_is_of_no_read_only_tools_for_all_we_know() -> None:
     tools = b'"tools":[{"name":"x","annotations":{"readOnlyHint":true}}]'
     assert not _shows(b'{"jsonrpc":"2.0","method":"n","params":{%b}}' % tools, ToolFilter(read_only=True))
     assert _shows(_big(tools), ToolFilter(read_only=True))
+    raw = b'{"jsonrpc":"2.0","method":"n","params":{"x":"%b",%b}}'
+    room = 256 * 1024 - len(b'{"x":"",%b}' % tools)
+    assert not _shows(raw % (b"x" * room, tools), ToolFilter(read_only=True))
+    assert _shows(raw % (b"x" * (room + 1), tools), ToolFilter(read_only=True))
+
+
+def test_what_tools_usually_return_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every result of a call comes this way, and some are large."""
+    looked: list[bytes] = []
+
+    def look(body: bytes, choice: ToolFilter) -> bool:
+        looked.append(bytes(body))
+        return False
+
+    monkeypatch.setattr(tool_gate, "_lists_hidden", look)
+    usual = ("content", "isError", "structuredContent", "_meta", "resultType")
+    text = b'"about tools"'
+    for names in (*((name,) for name in usual), usual, ()):
+        result = b",".join(b'"%b":%b' % (name.encode(), text) for name in names)
+        _shows(b'{"jsonrpc":"2.0","id":1,"result":{%b}}' % result)
+    assert looked == []
+    _shows(b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"contents":"about tools"}}')
+    assert looked == [b'{"content":[],"contents":"about tools"}']
 
 
 @pytest.mark.parametrize(
@@ -351,6 +374,8 @@ def test_read_only_is_what_an_unasked_entry_says_plainly_and_once(said: bytes, i
         b'{"tools":{"name":"hidden"}}',
         b'{"tools":"hidden"}',
         b'{"tools":5}',
+        b'{"tools":null}',
+        b'{"tools":true}',
         b'{"tool":[{"name":"hidden"}]}',
     ],
 )
@@ -462,6 +487,7 @@ def test_what_is_no_list_of_tools_shows_none(raw: bytes) -> None:
         b'{"tools":{"tools":[{"name":"hidden"}]}}',
         b'{"x":"\\ud800","\\u0074ools":[{"name":"hidden"}]}',
         b'{"x":"\\udc00","tools":[{"name":"hidden"}]}',
+        '{"ｔools":[{"name":"hidden"}]}'.encode(),
     ],
 )
 def test_a_list_is_found_however_deep_it_lies(params: bytes) -> None:

@@ -463,3 +463,36 @@ def test_of_what_decoders_refuse_only_lone_halves_are_changed(units: list[bytes]
     assert len(shown) == len(text)
     assert (shown == text) == (plain == json.loads(text))
     assert elements(b"[%b]" % text) == [text]
+
+
+def test_names_that_the_protocol_knows_are_not_compared_letter_by_letter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+
+    def look(name: str) -> str:
+        looked.append(name)
+        return name
+
+    monkeypatch.setattr(ambiguity, "folded", look)
+    known = """
+        jsonrpc id method params result error name uri arguments cursor task _meta argument capabilities
+        clientInfo content context data inputResponses level logger maxTokens message messages notifications
+        progress progressToken reason ref requestId requestState roots total protocolVersion
+    """.split()
+    members(b"{%b}" % b",".join(b'"%b":1' % name.encode() for name in known))
+    assert looked == []
+    members(b'{"name":1,"other":2}')
+    assert looked == ["other"]
+
+
+@pytest.mark.parametrize("is_upper", [False, True])
+def test_every_half_of_a_pair_is_known_as_what_it_is(is_upper: bool) -> None:
+    for code in (*range(0xD7F0, 0xD810), *range(0xD8F8, 0xE010, 8), *range(0xDBF0, 0xDC10), 0xDFFF):
+        text = b"%04x" % code
+        unit = b"\\u" + (text.upper() if is_upper else text)
+        is_high, is_low = 0xD800 <= code < 0xDC00, 0xDC00 <= code < 0xE000
+        lone, before_low, after_high = b'"%b"' % unit, b'"%b\\udcAb"' % unit, b'"\\uDABc%b"' % unit
+        assert (readable(lone) is lone) == (not is_high and not is_low)
+        assert (readable(before_low) is before_low) == is_high
+        assert (readable(after_high) is after_high) == is_low

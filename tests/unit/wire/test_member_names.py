@@ -80,6 +80,10 @@ def test_every_one_is_given_as_it_is_written() -> None:
     assert list(values_called("name", b"", text)) == [b""] * 4
 
 
+def test_a_value_may_be_empty() -> None:
+    assert _names(b'{"name":""}') == [b'""']
+
+
 def test_the_word_is_a_word_and_no_pattern() -> None:
     assert list(values_called("a.b", b"", b'{"axb":1}')) == []
     assert list(values_called("a.b", b"", b'{"A.b":1}')) == [b""]
@@ -115,8 +119,8 @@ def test_odd_names_are_looked_at_up_to_a_limit() -> None:
     assert list(values_called("b", b"", b"[" + b",".join([odd] * most) + b"]")) == []
     with pytest.raises(Crowded, match="more than 50000 odd names"):
         list(values_called("b", b"", b"[" + b",".join([odd] * (most + 1)) + b"]"))
-    plain = b'{"a":1}'
-    assert list(values_called("b", b"", b"[" + b",".join([plain] * (2 * most)) + b"]")) == []
+    for plain in (b'{"a":1}', b'{"":1}', b'{"!#Aa0[]~":1}'):
+        assert list(values_called("b", b"", b"[" + b",".join([plain] * (2 * most)) + b"]")) == []
 
 
 @pytest.mark.parametrize("unit", [b'\\"n', b'\\"name\\":\\"', b"\\\\", b"\\u0022name\\u0022:"])

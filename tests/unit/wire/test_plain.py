@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import ProtocolError
 from penstock.wire import message as reading
+from penstock.wire import plain
 from penstock.wire.message import Batch, Kind, Message, read_client_message, read_upstream_message
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"a":[1,"x"]}}}'
@@ -162,3 +163,78 @@ def test_a_broken_array_is_a_parse_error_and_nothing_else(raw: bytes) -> None:
         read_client_message(raw)
     with pytest.raises(ProtocolError, match="Parse error"):
         read_upstream_message(raw)
+
+
+_PAD = b"x" * plain.COPIED_BYTES
+_REQUESTS = {
+    "no more than it must have": b'{"jsonrpc":"2.0","method":"<pad>"}',
+    "an id": b'{"jsonrpc":"2.0","method":"m<pad>","id":"i"}',
+    "empty params": b'{"jsonrpc":"2.0","method":"m","id":"<pad>","params":{}}',
+    "a name": b'{"jsonrpc":"2.0","method":"m","id":1,"params":{"name":"<pad>"}}',
+    "arguments": b'{"jsonrpc":"2.0","method":"m","id":1,"params":{"arguments":{"a":"<pad>"}}}',
+    "meta": b'{"jsonrpc":"2.0","method":"m","id":1,"params":{"_meta":{"a":"<pad>"}}}',
+    "two": b'{"jsonrpc":"2.0","method":"m","id":1,"params":{"name":"echo","arguments":"<pad>"}}',
+    "all": b'{"jsonrpc":"2.0","method":"m","id":1,"params":{"name":"\xc3\xa9","arguments":"<pad>","_meta":5}}',
+    "no id": b'{"jsonrpc":"2.0","method":"m","params":{"name":"x","_meta":"<pad>"}}',
+}
+_RESULTS = {
+    "empty": b'{"jsonrpc":"2.0","id":"<pad>","result":{}}',
+    "one": b'{"jsonrpc":"2.0","id":1,"result":{"content":"<pad>"}}',
+    "three": b'{"jsonrpc":"2.0","id":"i","result":{"content":[],"isError":false,"x":"<pad>"}}',
+}
+
+
+@pytest.mark.parametrize("pad", [b"", _PAD], ids=["small", "large"])
+@pytest.mark.parametrize("which", _REQUESTS)
+def test_the_plainest_spelling_of_a_request_is_as_long_as_it_says(which: str, pad: bytes) -> None:
+    raw = _REQUESTS[which].replace(b"<pad>", pad)
+    assert plain.spelt_request_bytes(plain.decode_request(raw), len(raw)) == len(raw)
+
+
+@pytest.mark.parametrize("pad", [b"", _PAD], ids=["small", "large"])
+@pytest.mark.parametrize("which", _RESULTS)
+def test_the_plainest_spelling_of_a_result_is_as_long_as_it_says(which: str, pad: bytes) -> None:
+    raw = _RESULTS[which].replace(b"<pad>", pad)
+    assert plain.spelt_bytes(plain.decode_result(raw), len(raw)) == len(raw)
+
+
+@pytest.mark.parametrize("pad", [b"", _PAD], ids=["small", "large"])
+@pytest.mark.parametrize("which", _REQUESTS)
+def test_any_other_spelling_is_longer(which: str, pad: bytes) -> None:
+    raw = _REQUESTS[which].replace(b"<pad>", pad)
+    others = [
+        raw.replace(b":", b": ", 1),
+        raw.replace(b"2.0", b"2\\u002e0"),
+        raw.replace(b'"method"', b'"m\\u0065thod"'),
+        raw.replace(b'"method":"', b'"method":"\\n'),
+        raw.replace(b'"name"', b'"name":"other","name"'),
+        raw.replace(b'"id"', b'"id":1,"id"'),
+        raw.replace(b'"_meta"', b'"_meta":{},"_meta"'),
+        raw[:-1] + b',"jsonrpc":"2.0"}',
+        raw + b" ",
+    ]
+    # A line break has no shorter spelling than its escape; where nothing is copied, it counts as longer too.
+    allowed = {raw, others[3]} if not pad else {raw}
+    for other in others:
+        is_plain = plain.spelt_request_bytes(plain.decode_request(other), len(other)) == len(other)
+        assert is_plain == (other in allowed), other[:200]
+
+
+def test_what_is_read_without_a_copy_is_larger_than_what_is_spelt_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the border and below, the message is spelt again; above, only counted."""
+    spelt: list[int] = []
+
+    def encode(value: object) -> bytes:
+        spelt.append(1)
+        return b"x"
+
+    monkeypatch.setattr(plain, "encode", encode)
+    request = plain.decode_request(b'{"jsonrpc":"2.0","method":"m"}')
+    result = plain.decode_result(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+    assert plain.spelt_request_bytes(request, 16 * 1024) == 1
+    assert plain.spelt_bytes(result, 16 * 1024) == 1
+    assert plain.spelt_request_bytes(request, 16 * 1024 + 1) > 1
+    assert plain.spelt_bytes(result, 16 * 1024 + 1) > 1
+    assert len(spelt) == 2
