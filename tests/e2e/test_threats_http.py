@@ -100,6 +100,29 @@ def test_84_half_sent_requests_are_closed_and_nobody_waits_for_them(halls: Halls
     halls.release(door)
 
 
+@pytest.mark.parametrize("path", ["/mcp", "/sse"])
+def test_132_a_proxy_before_itself_does_not_start(path: str):
+    """It connects before it listens, so nobody is there yet."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = [
+        sys.executable,
+        "-m",
+        "penstock",
+        "--listen",
+        str(port),
+        "--upstream",
+        f"http://localhost:{port}{path}",
+    ]
+    ended = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE, check=False
+    )
+    assert ended.returncode == 1
+    assert f"Failed to connect to upstream MCP at http://localhost:{port}".encode() in ended.stderr
+    assert b"Listening" not in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
 def test_86_144_more_streams_than_the_system_has_files_for(tmp_path: Path):
     """A small limit on files is met sooner than the cap of a thousand; the cap has tests of its own."""
     lower = (

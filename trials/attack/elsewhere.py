@@ -17,7 +17,10 @@ ELSEWHERE = [
     ),
     ("61 (prints on stdout)", "`tests/e2e/test_lifecycle.py`"),
     ("83 (another principal's session)", "`tests/transports/test_sessions.py`"),
-    ("84, 86, 144 (slow, many, no files left)", "`tests/e2e/test_threats_http.py`"),
+    (
+        "84, 86, 144 (slow, many, no files left)",
+        "`tests/e2e/test_threats_http.py`, `trials/soak`, `trials/faults`",
+    ),
     (
         "96, 98, 103 (odd names, references in schemas; several upstreams are not built yet)",
         "`tests/e2e/test_threats_stdio.py`, `tests/e2e/test_threats_http.py`",
@@ -53,5 +56,6 @@ ELSEWHERE = [
     ("157 (internal errors)", "`tests/unit/relay/test_relay_faults.py`"),
     ("158 (several instances)", "`tests/e2e/test_lifecycle.py`"),
     ("122-131 (audit, recording, dashboard), 149-155 (Redis)", "not built yet"),
-    ("132 (a proxy before itself), 148 (second faults)", "not proven yet"),
+    ("132 (a proxy before itself)", "`tests/e2e/test_threats_http.py`"),
+    ("147, 148 (faults of the network; second faults while stopping)", "`trials/faults`"),
 ]

@@ -39,6 +39,7 @@ def plan(work: Path, scale: float, messages: int | None) -> list[tuple[str, Call
         ("churn", partial(loads.churn, work, "sse", "sse", 10_000 if long else 600)),
         ("churn", partial(loads.churn, work, "sse", "stdio", 1_000 if long else 60)),
         ("crowd", partial(loads.too_many, work, 1_200)),
+        ("drips", partial(loads.dripping, work, 900)),
         ("lives", partial(loads.starts_and_stops, work, 200 if long else 15)),
     ]
 

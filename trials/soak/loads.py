@@ -347,6 +347,40 @@ async def too_many(work: Path, count: int) -> Row:
     return _row("too many connections", f"{count:,} at once", "streamable -> streamable", wrong, told, began)
 
 
+async def dripping(work: Path, count: int) -> Row:
+    """Requests that come a byte at a time, half of them in their heads and half in their bodies."""
+    began = time.monotonic()
+    start_of_head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    with Site(work, "streamable") as site:
+        crowd = [await site.client("streamable").greet() for _ in range(8)]
+        before, meanwhile = Tally(), Tally()
+        await run(crowd, before, 3.0, pause=THINKING)
+        start = files(site.pid)
+        lines = [await HttpLine.open(site.port) for _ in range(count)]
+        for place, line in enumerate(lines):
+            line.transport.write(start_of_head + (b"Content-Length: 1000\r\n\r\n" if place % 2 else b"X: "))
+        at = time.monotonic()
+        calls = asyncio.create_task(run(crowd, meanwhile, 12.0, pause=THINKING))
+        while (left := [line for line in lines if not line.is_gone]) and time.monotonic() < at + 30:
+            for line in left:
+                line.transport.write(b"x")
+            await asyncio.sleep(1.0)
+        took = time.monotonic() - at
+        await calls
+        wrong = _wrong(before) + _wrong(meanwhile)
+        if left:
+            wrong.append(f"{len(left)} still there after 30 s")
+        if not await until(lambda: files(site.pid) <= start + 1, 10):
+            wrong.append(f"{files(site.pid)} files, were {start}")
+        for session in crowd:
+            await session.close()
+        if site.end() != 0:
+            wrong.append("exit code")
+    ratio = meanwhile.p(0.99) / before.p(0.99) if before.waits else 0.0
+    told = f"all closed after {took:.0f} s, p99 of others {ratio:.1f}x of before, files back to {start}"
+    return _row("a byte a second", f"{count} connections", "streamable -> streamable", wrong, told, began)
+
+
 async def starts_and_stops(work: Path, count: int) -> Row:
     """Whole lives, one after another: nobody is left behind."""
     began = time.monotonic()

@@ -174,7 +174,7 @@ _REQUESTS = {
     "arguments": b'{"jsonrpc":"2.0","method":"m","id":1,"params":{"arguments":{"a":"<pad>"}}}',
     "meta": b'{"jsonrpc":"2.0","method":"m","id":1,"params":{"_meta":{"a":"<pad>"}}}',
     "two": b'{"jsonrpc":"2.0","method":"m","id":1,"params":{"name":"echo","arguments":"<pad>"}}',
-    "all": b'{"jsonrpc":"2.0","method":"m","id":1,"params":{"name":"\xc3\xa9","arguments":"<pad>","_meta":5}}',
+    "all": b'{"jsonrpc":"2.0","method":"m","params":{"name":"\xc3\xa9","arguments":"<pad>","_meta":5}}',
     "no id": b'{"jsonrpc":"2.0","method":"m","params":{"name":"x","_meta":"<pad>"}}',
 }
 _RESULTS = {
