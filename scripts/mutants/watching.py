@@ -48,6 +48,7 @@ class Watcher:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._forget()
         self._seen = set()
         self._left = _WATCHED_LINES
         began = time.perf_counter()
@@ -69,6 +70,14 @@ class Watcher:
             importlib.import_module(module)
         sys.settrace(None)
         self.imported = self._seen
+
+    def _forget(self) -> None:
+        """Empties the caches of the watched modules: who would find something there runs the lines now."""
+        for module in list(sys.modules.values()):
+            if getattr(module, "__file__", None) in self._files:
+                for value in vars(module).values():
+                    if hasattr(value, "cache_clear"):
+                        value.cache_clear()
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
         return self._line if frame.f_code.co_filename in self._files and self._left else None

@@ -148,7 +148,7 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
             nest = nest.replace(b"[]", b"")
             peeled += 1
         steps = memoryview(nest.translate(_STEPS)).cast("b")
-        if nest and peeled + max(itertools.accumulate(steps)) > levels:
+        if peeled + max(itertools.accumulate(steps), default=0) > levels:
             return True
         depth = after
     return False

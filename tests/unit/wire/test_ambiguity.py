@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from penstock.wire import ambiguity
 from penstock.wire.ambiguity import (
     Ambiguous,
+    Crowded,
     NotAnArray,
     NotAnObject,
     NotJson,
     check_text,
     elements,
     folded,
+    is_sound,
     members,
     nests_deeper,
     readable,
@@ -496,3 +498,78 @@ def test_every_half_of_a_pair_is_known_as_what_it_is(is_upper: bool) -> None:
         assert (readable(lone) is lone) == (not is_high and not is_low)
         assert (readable(before_low) is before_low) == is_high
         assert (readable(after_high) is after_high) == is_low
+
+
+_LEAVES = [b'""', b'"]"', b'"[[["', b'"\\\\"', b'"\\""', b'"\\\\\\"["', b'"{\\\\"', b"1", b"[]", b"{}"]
+
+
+def _nest(dice: Random, depth: int) -> bytes:
+    """A value that is just so deep."""
+    if not depth:
+        return dice.choice(_LEAVES[:-2])
+    inner = [_nest(dice, depth - 1), dice.choice(_LEAVES if depth > 1 else _LEAVES[:-2])]
+    dice.shuffle(inner)
+    if dice.random() < 0.5:
+        return b"[" + b",".join(inner) + b"]"
+    return b'{"a\\"[":%b,"}":%b}' % tuple(inner)
+
+
+@pytest.mark.parametrize("scan", [1, 2, 3, 5, 8, 64, 64 * 1024])
+def test_nesting_is_counted_to_the_level_wherever_slices_end(
+    scan: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ambiguity, "_SCAN_BYTES", scan)
+    dice = Random(scan)
+    for depth in (1, 2, 3, 7, 8, 9, 10, 12, 20):
+        for _ in range(6):
+            raw = _nest(dice, depth)
+            assert _naive_depth(raw) == depth
+            assert not nests_deeper(raw, depth)
+            assert nests_deeper(raw, depth - 1)
+
+
+def test_text_that_is_sound_is_utf8_and_not_too_deep() -> None:
+    assert is_sound(b"[" * 128 + b"]" * 128)
+    assert is_sound(b"[" * 128 + b'"%b"' % (b"x" * 300) + b"]" * 128)
+    assert not is_sound(b"[" * 129 + b"]" * 129)
+    assert is_sound(b"[" * 256)  # what opens so often and has no room to close is no JSON anyhow
+    assert not is_sound(b"[" * 257)
+    assert is_sound('"é"'.encode())
+    assert not is_sound(b'"\xff"')
+    assert not is_sound(b'"\xe9"' + b" " * 70_000)
+    assert not is_sound(b'"' + b"x" * 70_000 + b"\xc3")
+
+
+def test_a_value_with_half_a_pair_is_given_as_written_and_not_as_read() -> None:
+    for raw in (b'{"a":"\\ud800"}', b'{"a":"\\ud800","b":1}', b'{"a": "\\ud800"}'):
+        assert bytes(members(raw)["a"]) == b'"\\ud800"'
+
+
+@pytest.mark.parametrize("blank", [b"", b" ", b"\n"])
+def test_so_many_parts_and_no_more_are_taken_apart(blank: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ambiguity.limits, "PATH_PARTS", 20)
+    pad = b"x" * 200  # short texts are not counted
+    for count in (19, 20, 21):
+        array = blank + b"[" + b",".join([b'"%b"' % pad] * count) + b"]"
+        text = blank + b"{" + b",".join(b'"%d":"%b"' % (n, pad) for n in range(count)) + b"}"
+        if count <= 20:
+            assert len(elements(array)) == count
+            assert len(members(text)) == count
+        else:
+            for read, raw in ((elements, array), (members, text)):
+                with pytest.raises(Crowded, match=r"^it has more than 20 parts$"):
+                    read(raw)  # type: ignore[operator]
+
+
+def test_commas_and_colons_deeper_down_are_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ambiguity.limits, "PATH_PARTS", 20)
+    assert len(elements(b'[[%b1],","]' % (b"1," * 100))) == 2
+    assert len(members(b'{"a":{%b"x":1},"b":"%b"}' % (b'"x":1,' * 100, b":" * 100))) == 2
+
+
+def test_a_crowd_that_is_no_json_is_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ambiguity.limits, "PATH_PARTS", 20)
+    for raw in (b"[" + b"1," * 15 + b",,,,,,,,,,,]", b"{" + b'"a":1,' * 15 + b":::::::::::}"):
+        with pytest.raises(NotJson) as caught:
+            (elements if raw[:1] == b"[" else members)(raw)
+        assert not isinstance(caught.value, Crowded)

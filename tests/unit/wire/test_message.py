@@ -269,3 +269,37 @@ def test_the_codes_are_those_of_json_rpc() -> None:
         -32601,
     ]
     assert [message.INVALID_PARAMS, message.INTERNAL_ERROR] == [-32602, -32603]
+
+
+@pytest.mark.parametrize(
+    ("raw", "has_result"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"x":1}}', True),
+        (b'{"jsonrpc": "2.0","id":1,"result":5}', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":null}', True),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"result"}}', False),
+        (b'{"jsonrpc":"2.0","method":"result"}', False),
+    ],
+)
+def test_a_result_is_told_from_an_error_however_it_was_read(raw: bytes, has_result: bool) -> None:
+    message = read_upstream_message(raw)
+    assert isinstance(message, Message)
+    assert message.has_result is has_result
+
+
+def test_no_reading_is_quick_enough_to_skip_the_limits() -> None:
+    """Written as plainly as can be, so that one look would be enough."""
+    call = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":%b}}'
+    answer = b'{"jsonrpc":"2.0","id":1,"result":{"x":%b}}'
+    for read, blame, frame in (
+        (read_client_message, ClientProtocolError, call),
+        (read_upstream_message, UpstreamProtocolError, answer),
+    ):
+        room = limits.MESSAGE_BYTES - len(frame) + len(b"%b") - len(b'""')
+        fits = frame % (b'"%b"' % (b"x" * room))
+        assert len(fits) == limits.MESSAGE_BYTES
+        assert read(fits).raw is fits
+        for bad in (b'"%b"' % (b"x" * (room + 1)), b"[" * 127 + b"]" * 127, b'"\xff"'):
+            with pytest.raises(blame):
+                read(frame % bad)

@@ -218,3 +218,31 @@ def test_an_end_that_was_not_seen_tells_no_id() -> None:
     tail = b'"jsonrpc":"2.0","id":4}'
     assert Oversize(99, b"XX", tail, False).id_token is None
     assert Oversize(99, b'{"id":4,"x":1', b"XX", True, True).id_token is None
+
+
+def test_a_whole_line_that_follows_a_piece_does_not_push_it_out() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b'{"a":') == []
+    assert splitter.feed(b'{"b":1}\n') == [b'{"a":{"b":1}']
+    assert splitter.feed(b'{"c":1}\n') == [b'{"c":1}']
+
+
+def test_lines_that_look_whole_are_measured_too() -> None:
+    fits, too_long = b'{"a":12}', b'{"a":123}'
+    for lines in ([fits], [too_long], [fits, too_long], [too_long, fits], [fits, fits, too_long]):
+        told = LineSplitter(len(fits), 100).feed(b"".join(line + b"\n" for line in lines))
+        assert [line if isinstance(line, bytes) else (line.size, line.head) for line in told] == [
+            line if line == fits else (len(too_long), too_long) for line in lines
+        ]
+
+
+@pytest.mark.parametrize("line", [b'{"a":1}\r', b'"a":1}\r', b"{\r", b"}\r", b"x}\r", b"{x\r", b"\0{}\r"])
+def test_what_ends_in_a_carriage_return_is_not_taken_as_it_is(line: bytes) -> None:
+    assert LineSplitter().feed(line + b"\n") == [line[:-1]]
+    assert LineSplitter().feed(b"{}\n" + line + b"\n") == [b"{}", line[:-1]]
+
+
+@pytest.mark.parametrize("line", [b"}", b"{", b"x}", b"{x", b"[]", b'"a"', b"{}", b"{1}"])
+def test_what_is_no_object_comes_out_as_it_is(line: bytes) -> None:
+    assert LineSplitter().feed(line + b"\n") == [line]
+    assert LineSplitter().feed(b"{}\n" + line + b"\n{}\n") == [b"{}", line, b"{}"]
