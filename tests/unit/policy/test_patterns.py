@@ -529,3 +529,62 @@ def test_whatever_is_less_plain_is_left_to_re2(source):
 def test_a_plain_pattern_in_a_long_text_is_left_to_re2():
     assert compiled("a.*b").found_in("a" * 100_000 + "b")
     assert not compiled("a.*b$").found_in("a" * 100_000)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(
+            "a",
+            "Z9_",
+            "a/b",
+            "a:b",
+            "a-b",
+            r"a\.b",
+            r"a\/b",
+            r"a\-b",
+            ".",
+            "a.c",
+            "^a",
+            "a$",
+            "^a$",
+            "^",
+            "$",
+        ),
+        *("(ab)", "(?:ab)", "(ab|c)", "(?:a|b|c)x", "x(a|b)y(c|d)", r"(a\.b|c)", ".*", ".+", "^a.*$", "a.+b"),
+        *("(a|b).*", ".*(a|b)", "^(write|delete)_", ".*_database$", "^file_.*$", "a.*.b", "..", "^.$"),
+    ],
+)
+def test_words_choices_and_one_star_are_plain(source):
+    assert compiled(source)._plain is not None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(
+            "a+",
+            "a?",
+            "a{1}",
+            "ab*",
+            "(ab)+",
+            "(ab){2}",
+            "(?:ab)?",
+            ".?",
+            ".{2}",
+            ".*?",
+            ".*.+",
+            ".+x.*",
+            "(.*)",
+        ),
+        *("(a.b|c)", r"\w", r"\$", "a,b", "a b", "a|b", "[a]", "(?i)a", "(a(b))", r"\Aa", r"a\z", "@", "a^b"),
+    ],
+)
+def test_everything_else_is_left_to_re2(source):
+    assert compiled(source)._plain is None
+
+
+def test_the_end_of_a_text_is_its_last_character():
+    assert not compiled("^a$").found_in("a\n")
+    assert not compiled("a.*b$").found_in("ab\n")
+    assert compiled("^a$").found_in("a")

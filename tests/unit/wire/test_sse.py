@@ -153,3 +153,99 @@ def test_an_event_name_cannot_smuggle_a_line():
         encode_event(b"x", event="a\ndata: y")
     with pytest.raises(ValueError):
         encode_event(b"x", id=b"a\rdata: y")
+
+
+def test_every_short_stream_of_line_ends_reads_the_same_however_it_is_cut():
+    """All of them, because each byte and its neighbours decide where an event ends."""
+    for size in range(1, 8):
+        for bytes_ in itertools.product((b"\r", b"\n", b"data:x"), repeat=size):
+            stream = b"".join(bytes_)
+            whole = read(stream)
+            assert read(*bytes_) == whole
+            assert b"".join(event.raw for event in whole) == stream[: sum(len(event.raw) for event in whole)]
+            dispatched = [(event.event, event.data) for event in whole if event.data is not None]
+            expected = fields_by_the_book(stream)
+            assert dispatched == expected or (stream.endswith(b"\r\n\r") and dispatched == expected[:-1])
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_a_line_feed_that_comes_late_belongs_to_the_line_before_or_to_nobody(end):
+    first, second = b"data: 1" + end + end, b"data: 2" + end + end
+    stream = first + second
+    for cut in range(1, len(stream)):
+        events = read(stream[:cut], stream[cut:])
+        assert [(event.raw, event.data) for event in events] == [(first, b"1"), (second, b"2")]
+
+
+@pytest.mark.parametrize("step", [1, 100, 1000, 1024, 1025, 3000])
+def test_the_edges_of_an_event_too_big_do_not_depend_on_how_it_arrives(step):
+    body = bytes(65 + n % 26 for n in range(5000))
+    for size in (900, 1000, 1024, 1500, 2500, 5000):
+        big = b"data: " + body[:size] + b"\n\n"
+        chunks = [big[i : i + step] for i in range(0, len(big), step)]
+        for limit in (10, 500, 899):
+            reader = SseReader(limit)
+            for _ in range(2):  # what one leaves behind, the next would show
+                found = [event for chunk in chunks for event in reader.feed(chunk)]
+                assert found == [Oversize(len(big), big[:1024], big[-1024:])]
+            (small,) = reader.feed(b"data: s\n\n")
+            assert small == SseEvent(b"data: s\n\n", data=b"s")
+
+
+@pytest.mark.parametrize("step", [1, 4, 100])
+def test_the_limit_is_exact_however_an_event_arrives(step):
+    event = b"data: 1234567\n\n"
+    chunks = [event[i : i + step] for i in range(0, len(event), step)]
+    assert read(*chunks, *chunks, limit=len(event)) == [SseEvent(event, data=b"1234567")] * 2
+    assert read(*chunks, limit=len(event) - 1) == [Oversize(len(event), event, event)]
+
+
+def test_after_an_event_too_big_a_mark_is_no_mark():
+    big, _ = read(b"data: 123456789\n\n\xef\xbb\xbfdata: y\n\n", limit=14)
+    assert isinstance(big, Oversize)
+    assert read(b"data: 123456789\n\n\xef\xbb\xbfdata: y\n\n", limit=14)[1].data is None
+
+
+@pytest.mark.parametrize(
+    ("stream", "wanted"),
+    [
+        (b":data: x\n\n", ("message", None, None, None)),
+        (b";data: x\n\n", ("message", None, None, None)),
+        (b": data\ndata: y\n\n", ("message", b"y", None, None)),
+        (b"\xff:x\ndata: y\n\n", ("message", b"y", None, None)),
+        (b"event: \xff\ndata: y\n\n", ("\ufffd", b"y", None, None)),
+        (b"retry: 10\n\n", ("message", None, None, 10)),
+        (b"retry: 1x\n\n", ("message", None, None, None)),
+        (b"retry:\n\n", ("message", None, None, None)),
+        (b"retry: -1\n\n", ("message", None, None, None)),
+        (b"other: 10\n\n", ("message", None, None, None)),
+        (b"retry: %b\n\n" % (b"1" * 30), ("message", None, None, int("1" * 18))),
+        (b"id: 5\nid\n\n", ("message", None, b"", None)),
+        (b"data:x\r\ndata: y\rdata:  z\n\n", ("message", b"x\ny\n z", None, None)),
+    ],
+)
+def test_fields_are_read_by_the_book(stream, wanted):
+    event = only(stream)
+    assert (event.event, event.data, event.id, event.retry) == wanted
+
+
+@pytest.mark.parametrize(
+    ("data", "written"),
+    [
+        (b"x", b"data: x\n\n"),
+        (b"", b"data: \n\n"),
+        (b"a\nb", b"data: a\ndata: b\n\n"),
+        (b"a\rb", b"data: a\ndata: b\n\n"),
+        (b"a\r\nb\n", b"data: a\ndata: b\ndata: \n\n"),
+    ],
+)
+def test_data_is_written_line_by_line(data, written):
+    assert encode_event(data) == written
+    assert encode_event(data, event="e", id=b"i", retry=5) == b"event: e\nid: i\nretry: 5\n" + written
+
+
+@pytest.mark.parametrize("bad", ["a\nb", "a\rb", "a\0b"])
+def test_a_name_or_id_with_a_line_end_or_nul_is_refused(bad):
+    for options in ({"event": bad}, {"id": bad.encode()}):
+        with pytest.raises(ValueError, match=r"^an event name or id cannot hold a line end or NUL$"):
+            encode_event(b"x", **options)
