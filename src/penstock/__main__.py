@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-
-from penstock.lean import import_msgspec
+# What the module `signal` is made of. That one takes a while to load, and until the line below has run a
+# Ctrl-C shows a traceback.
+import _signal as signal  # type: ignore[import-not-found]
 
 
 def main() -> int:
@@ -13,6 +13,8 @@ def main() -> int:
     # it would leave a traceback, or crash a module that is half there.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from penstock.lean import import_msgspec
+
     import_msgspec()  # before anything that imports it
     from penstock.cli import main as run
 

@@ -19,6 +19,8 @@ from penstock.summary import say_catalog
 
 log = logging.getLogger("penstock")
 
+_HURRY_SECONDS = 0.05
+
 
 async def serve_stdio(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves one session; gives back the exit code."""
@@ -36,6 +38,7 @@ class _StdioSession:
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._late_error: PenstockError | None = None  # what went wrong after the client had left
         self._signals = 0
+        self._leave_by = 0.0  # in the loop's time, once a signal has come
         fds = take_stdio()
         self._ruling = open_ruling(config, reread, warden)
         self._upstream = open_upstream(config, warden)
@@ -67,7 +70,7 @@ class _StdioSession:
             say.say_error(error, self._config.log_format)
         self._client.stop_reading()
         # After a loss nobody waits: what is left of the child goes at once.
-        await self._upstream.stop(0.0 if error is not None else limits.CHILD_GRACE_SECONDS)
+        await self._upstream.stop(0.0 if error is not None else self._grace_seconds())
         log.info("The upstream has ended: %s.", self._upstream.how_it_ended)
         await self._settle()
         await self._flush_client()
@@ -104,7 +107,25 @@ class _StdioSession:
             self._ruling.reload()
             return
         log.info("%s: ending.", number.name)
-        self._end()
+        self._client.stop_reading()
+        self._leave_by = self._loop.time() + limits.CHILD_GRACE_SECONDS
+        self._drain()
+
+    def _drain(self) -> None:
+        """Ends the session when all is answered, or when that takes too long.
+
+        Many an upstream leaves as soon as its stdin is closed, with calls under way or not.
+        """
+        if self._relay.is_answering and self._loop.time() < self._leave_by:
+            self._loop.call_later(_HURRY_SECONDS, self._drain)
+        else:
+            self._end()
+
+    def _grace_seconds(self) -> float:
+        """How long the upstream may take to leave; after a signal, what is left of the time, and a second."""
+        if not self._signals:
+            return limits.CHILD_GRACE_SECONDS
+        return max(1.0, self._leave_by - self._loop.time())
 
     def _end(self, error: PenstockError | None = None) -> None:
         if not self._ending.done():

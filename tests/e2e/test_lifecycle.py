@@ -192,6 +192,63 @@ def test_135_a_signal_during_a_call_waits_for_its_answer(tmp_path: Path) -> None
         assert gate.process.wait(DEADLINE) == 0
 
 
+_HASTY = """
+import json, os, sys, threading
+
+def say(token, result):
+    print(json.dumps({"jsonrpc": "2.0", "id": token, "result": result}), flush=True)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, token = message["method"], message.get("id")
+    if method == "initialize":
+        server = {"name": "hasty", "version": "1"}
+        say(token, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server})
+    elif method == "tools/list":
+        say(token, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        seconds = message["params"]["arguments"]["seconds"]
+        threading.Timer(seconds, say, [token, {"content": []}]).start()
+        print("taken", file=sys.stderr, flush=True)
+os._exit(0)
+"""
+"""An upstream that leaves the moment its stdin is closed, whatever is under way."""
+
+
+@pytest.mark.parametrize("seconds", [0.5, 60])
+def test_135_a_signal_lets_calls_finish_that_the_end_of_input_would_end(
+    tmp_path: Path, seconds: float
+) -> None:
+    words = [sys.executable, "-m", "penstock", "--stdio", *DENY, "--", sys.executable, "-c", _HASTY]
+    errors = tmp_path / "stderr"
+    with (
+        errors.open("wb") as file,
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            begin = (
+                b'{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}'
+            )
+            process.stdin.write(request(b"0", "initialize", begin) + b"\n")
+            process.stdin.write(
+                request(b"1", "tools/call", b'{"name":"echo","arguments":{"seconds":%g}}' % seconds)
+            )
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            assert b'"id":0' in process.stdout.readline().replace(b" ", b"")
+            assert wait_until(lambda: b"taken" in errors.read_bytes())
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            rest = process.stdout.read()
+            assert process.wait(DEADLINE) == 0
+        finally:
+            process.kill()
+    assert (b'"content"' in rest) == (seconds < 1)
+    assert time.monotonic() - began < 6 + SLACK
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_135_a_second_signal_ends_it_at_once(tmp_path: Path, number: signal.Signals) -> None:
     with _open(tmp_path, upstream=["--ignore-eof", "--ignore-term"]) as gate:

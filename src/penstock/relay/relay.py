@@ -47,6 +47,7 @@ from penstock.wire.replies import INVALID_ANSWER, error_reply, raw_error_reply
 log = logging.getLogger("penstock")
 
 _RESPONSE = Kind.RESPONSE
+_LASTING = frozenset({"initialize", "subscriptions/listen"})  # answered at the end, or for a start that hangs
 _HOLDING = "holding"  # the reason for not reading a client whose tool requests pile up
 
 
@@ -105,6 +106,11 @@ class Relay:
     def pending(self) -> int:
         """How many of the client's requests wait for the upstream."""
         return len(self._requests)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request waits for the upstream that it could answer any moment."""
+        return any(exchange.method not in _LASTING for exchange in self._requests)
 
     # --- from the client -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -32,6 +33,9 @@ class PendingTable:
 
     def __len__(self) -> int:
         return len(self._exchanges)
+
+    def __iter__(self) -> Iterator[Exchange]:
+        return iter(self._exchanges.values())
 
     def open(self, exchange: Exchange) -> bool:
         """Remembers a request; False when its id is already waiting for an answer."""
