@@ -262,7 +262,8 @@ async def churn(work: Path, client: str, upstream: str, count: int) -> Row:
     began = time.monotonic()
     with Site(work, upstream) as site:
         tally = Tally()
-        await _come_and_go(site, client, 30, tally)  # what is loaded once is loaded now
+        # What is loaded once is loaded now, and the allocator has as much as a crowd of them needs.
+        await _come_and_go(site, client, max(30, int(count * WARM_UP)), tally)
         await until(lambda: len(children(site.pid)) <= 1, 30)
         await asyncio.sleep(5.0)  # kept connections to the upstream have gone by now
         objects, tasks = await site.inside()
@@ -277,11 +278,11 @@ async def churn(work: Path, client: str, upstream: str, count: int) -> Row:
         objects_now, tasks_now = await site.inside()
         if tasks_now > tasks:
             wrong.append(f"{tasks_now} tasks, were {tasks}")
-        if objects_now > objects * 1.01:
+        if objects_now > objects + max(150, count // 50):  # who leaves something behind leaves it each time
             wrong.append(f"{objects_now} objects, were {objects}")
-        # The number of objects is exact; what the allocator keeps is its own affair, within reason.
+        # The allocator keeps what a crowd has scattered: some more at first, and the same after any number.
         grown = uss(site.pid) - memory
-        if grown > 0.25 * memory:
+        if grown > 0.2 * memory:
             wrong.append(f"memory grew by {grown / MIB:.1f} MiB")
         if site.end() != 0:
             wrong.append("exit code")
