@@ -588,3 +588,20 @@ def test_the_end_of_a_text_is_its_last_character():
     assert not compiled("^a$").found_in("a\n")
     assert not compiled("a.*b$").found_in("ab\n")
     assert compiled("^a$").found_in("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("x[a,b],c", ["x[a,b]", "c"]),
+        ("xy[],a],b", ["xy[],a]", "b"]),
+        ("xy[^],a],b", ["xy[^],a]", "b"]),
+        ("x[[:alpha:],],b", ["x[[:alpha:],]", "b"]),
+        (r"x[\],a],b", [r"x[\],a]", "b"]),
+        ("a,x[b,c]y,[d,e]", ["a", "x[b,c]y", "[d,e]"]),
+        (r"a\E,b", [r"a\E", "b"]),
+        (r"\Qa(\E,b", [r"\Qa(\E", "b"]),
+    ],
+)
+def test_a_class_holds_its_commas_wherever_it_stands(text, pieces):
+    assert split_patterns(text) == pieces
