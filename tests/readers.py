@@ -156,16 +156,15 @@ LINE_READERS: dict[str, Reader] = {
 
 def calls(value: Any) -> Iterator[str]:
     """The tools that are run by whoever acts upon `value`."""
-    if isinstance(value, list):
-        for part in value:
-            yield from calls(part)
-    elif isinstance(value, dict) and value.get("method") == "tools/call":
-        params = value.get("params")
-        if isinstance(params, dict):
-            params = [params.get("name")]
-        yield from (
-            (name for name in params or () if isinstance(name, str)) if isinstance(params, list) else ()
-        )
+    waiting = [value]
+    while waiting:  # some readers nest deeper than our own stack goes
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += reversed(part)
+        elif isinstance(part, dict) and part.get("method") == "tools/call":
+            params = part.get("params")
+            names = [params.get("name")] if isinstance(params, dict) else params
+            yield from (name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
 def listed(value: Any) -> Iterator[dict[str, Any]]:
