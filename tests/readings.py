@@ -60,10 +60,17 @@ def _all(members: Any, name: str) -> Iterator[Any]:
                 yield from _all(value, name)
 
 
-def _calls(value: Any) -> Iterator[str]:
-    if isinstance(value, list) and not isinstance(value, _Pairs):
-        for part in value:
-            yield from _calls(part)
+def _calls(whole: Any) -> Iterator[str]:
+    waiting = [whole]
+    while waiting:  # some readers nest deeper than our own stack goes
+        value = waiting.pop()
+        if isinstance(value, list) and not isinstance(value, _Pairs):
+            waiting += value
+        else:
+            yield from _called(value)
+
+
+def _called(value: Any) -> Iterator[str]:
     methods = {folded(method) for method in _all(value, "method") if isinstance(method, str)}
     if any(method.replace("//", "/").strip("/") == "tools/call" for method in methods):
         for params in _all(value, "params"):
