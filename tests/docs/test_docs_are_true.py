@@ -46,7 +46,8 @@ def test_the_demo_shows_tools_before_and_after() -> None:
 
 def test_links_between_documents_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        words = re.sub(r"(`+).*?\1", "", page.read_text())  # what is quoted as code links nowhere
+        for target in re.findall(r"\]\(([^)#]+)", words):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} points to {target}"
 
