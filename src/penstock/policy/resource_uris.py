@@ -83,6 +83,9 @@ def _decoded(path: str) -> str:
         raise OddUri("encoded twice")
     if re.search(r"[\x00-\x1f\x7f\\]", text):
         raise OddUri("a control character or a backslash")
+    if text.count("/") > path.count("/") and ".." in text.split("/"):
+        # Who takes away the dots before decoding goes up from another place than who decodes first.
+        raise OddUri("an encoded slash beside dots")
     return text
 
 

@@ -82,8 +82,8 @@ class HttpSession:
         """Remembers the version that the answer to initialize names; none when it is an error."""
         try:
             version = msgspec.json.decode(raw, type=_Initialized).result.version.encode()
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            version = b""
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            version = b""  # the relay reads it strictly, and says what is wrong
         self.version = version if _VISIBLE(version) else None
 
     def forget(self) -> None:

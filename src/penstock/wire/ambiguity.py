@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw
@@ -117,7 +118,7 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
     """Whether the JSON in `raw` has more than `levels` levels of arrays and objects.
 
     Counts brackets outside strings, in slices, without building a tree: ten megabytes of `[],` cost
-    a few milliseconds a slice and no memory. On text that is not JSON the answer means nothing.
+    a few milliseconds a slice and no memory. Of text that is not JSON, it counts what a decoder gets to see.
     """
     if raw.count(b"[") + raw.count(b"{") <= levels:
         return False
@@ -139,7 +140,8 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
         if after > levels:
             return True
         if after < 0:
-            return False  # more closed than opened: the decoder will refuse it
+            # More closed than opened: no JSON. But a decoder goes as deep as this before it notices.
+            return depth + max(_depths(brackets)) > levels
         # Peeling the innermost level is quick where there is much of it; the rest is counted one by one.
         # What came before and what is still to come make the slice whole.
         nest = b"[" * depth + brackets + b"]" * after
@@ -147,11 +149,14 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
         while nest and peeled < _PEELED_LEVELS:
             nest = nest.replace(b"[]", b"")
             peeled += 1
-        steps = memoryview(nest.translate(_STEPS)).cast("b")
-        if peeled + max(itertools.accumulate(steps), default=0) > levels:
+        if peeled + max(_depths(nest), default=0) > levels:
             return True
         depth = after
     return False
+
+
+def _depths(brackets: bytes) -> Iterator[int]:
+    return itertools.accumulate(memoryview(brackets.translate(_STEPS)).cast("b"))
 
 
 def members(raw: bytes | Raw) -> Members:

@@ -573,3 +573,30 @@ def test_a_crowd_that_is_no_json_is_called_that(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(NotJson) as caught:
             (elements if raw[:1] == b"[" else members)(raw)
         assert not isinstance(caught.value, Crowded)
+
+
+@pytest.mark.parametrize("surplus", [1, 2, 5_000])
+@pytest.mark.parametrize("depth", [100, 128, 129, 1_000, 5_000])
+def test_closing_more_than_was_opened_hides_no_depth(depth: int, surplus: int) -> None:
+    """Found by fuzzing: it was taken for no JSON at once, and the decoder had no stack left to notice."""
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        raw = opening * depth + b"1" + closing * (depth + surplus)
+        assert nests_deeper(raw, 128) == (depth > 128)
+        assert nests_deeper(b"[" + raw, 128) == (depth > 127)
+        if depth > 128:
+            with pytest.raises(NotJson, match="128 levels"):
+                check_text(raw)
+        else:
+            for read in (members, elements):
+                with pytest.raises((NotJson, NotAnObject, NotAnArray)):
+                    read(raw)
+
+
+@pytest.mark.parametrize("scan", [1, 3, 16, 64 * 1024])
+def test_depth_is_counted_up_to_where_text_stops_being_json(
+    scan: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ambiguity, "_SCAN_BYTES", scan)
+    for depth in (127, 128, 129):
+        for tail in (b"]", b"]]]", b"]}[", b'"', b"\\", b"x", b"]" * 200):
+            assert nests_deeper(b"[" * depth + b"]" * depth + tail, 128) == (depth > 128)

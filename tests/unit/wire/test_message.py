@@ -303,3 +303,18 @@ def test_no_reading_is_quick_enough_to_skip_the_limits() -> None:
         for bad in (b'"%b"' % (b"x" * (room + 1)), b"[" * 127 + b"]" * 127, b'"\xff"'):
             with pytest.raises(blame):
                 read(frame % bad)
+
+
+@pytest.mark.parametrize("depth", [120, 1_000, 20_000])
+@pytest.mark.parametrize("surplus", [b"}", b"}}", b"}" * 3_000])
+def test_depth_that_is_closed_too_often_is_refused_like_any_other(depth: int, surplus: bytes) -> None:
+    deep = b'{"a":' * depth + b"1" + b"}" * depth + surplus
+    for raw in (
+        b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":%b}}' % deep,
+        b'{"jsonrpc":"2.0","id":1,"result":{"x":%b}}' % deep,
+        b'[{"x":%b}]' % deep,
+    ):
+        with pytest.raises(ClientProtocolError):
+            read_client_message(raw)
+        with pytest.raises(UpstreamProtocolError):
+            read_upstream_message(raw)

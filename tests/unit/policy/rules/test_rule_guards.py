@@ -70,7 +70,6 @@ def test_what_lies_below_an_allowed_path_may_be_read(uri: str) -> None:
     [
         "file:///etc/passwd",
         "file:///workspace/../etc/x",
-        "file:///workspace/..%2fetc",
         "file:///workspace/%2e%2e/etc",
         "file:///workspace-evil/x",
         "file:///Workspace/x",
@@ -110,6 +109,9 @@ def test_what_lies_elsewhere_may_not(uri: str) -> None:
         "file:///workspace/x.key.",
         "file:///workspace/x.key%20",
         "file:///../etc",
+        "file:///workspace/..%2fetc",
+        "file:///workspace/a%2fb/../../../etc",
+        "file:///workspace/a%2Fb/..",
         "file:///workspace/a?x",
         "file:///workspace/a#x",
         "file://evil/workspace",
