@@ -108,6 +108,10 @@ ATTACKS = [
                     params_call(b'{"name":"echo","arguments":{"x":\r"%b"}}' % (unit * 200_000)), FORWARD)
         for what, unit in (("escaped quotes", b'\\"m'), ("backslashes", b"\\\\"), ("half pairs", b"\\ud800"))
     ),
+    *(
+        ClientBytes("20", f"{levels:,} levels, closed too often", _deep(levels).replace(b"]}}}", b"]]]}}}"), DROP)
+        for levels in (120, 1_000, 5_000)
+    ),
     ClientBytes("20", "50,000 levels that never close", params_call(b'{"name":"echo","arguments":' + b"[" * 50_000), DROP),
     *(
         ClientBytes("23", f"two messages with {between!r} between", call("echo") + between + WRITE, DROP)

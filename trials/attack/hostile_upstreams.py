@@ -113,6 +113,8 @@ ATTACKS = [
     _bad("104", "jsonrpc 1.0", b'{"jsonrpc":"1.0","id":<id>,"result":{}}'),
     _bad("104", "invalid UTF-8", _result(b'"\xff"')),
     _bad("104", "129 levels", _result(b"[" * 128 + b"]" * 128)),
+    _bad("104", "5,000 levels", _result(b"[" * 5_000 + b"]" * 5_000)),
+    _bad("104", "5,000 levels, closed too often", _result(b"[" * 5_000 + b"]" * 6_000)),
     _bad("104", "129 levels, id last", b'{"result":' + b"[" * 128 + b"]" * 128 + b',"jsonrpc":"2.0","id":<id>}'),
     _events("78", "a list cut in the name", b'data: {"jsonrpc":"2.0","id":<id>,\ndata: "result":{"tools":[{"name":"dele\ndata: te_file"}]}}\n\n'),
     _events("78", "a list over two lines", b'data: {"jsonrpc":"2.0","id":<id>,"result":\ndata: %b}\n\n' % LISTING),
