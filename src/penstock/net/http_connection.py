@@ -211,10 +211,7 @@ class HttpConnection(asyncio.Protocol):
         self._chunked = ChunkedReader() if length == CHUNKED else None
         self._stage = _BODY
         self._deadline = self._server.now + self._server.limits.request_seconds
-        expectation = head.fields.get(b"expect")
-        if expectation is not None and head.is_http11:
-            if expectation.lower() != b"100-continue":
-                raise MalformedHttp("Unknown expectation", 417)
+        if b"expect" in head.fields and head.is_http11:
             self._transport.write(_CONTINUE)
             self._written += len(_CONTINUE)
         return after

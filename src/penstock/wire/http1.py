@@ -80,6 +80,10 @@ class ResponseHead(Struct, frozen=True, gc=False):
     known: dict[str, Any] = msgspec.field(default_factory=dict)  # what others made of this head alone
 
 
+CONTINUE = b"100-continue"
+"""The one thing that a client may expect: to be told that its body is wanted."""
+
+
 def read_request_head(block: bytes) -> RequestHead:
     """The request head in `block`, which ends with the empty line; strict."""
     line = _REQUEST_LINE.match(block)
@@ -104,6 +108,8 @@ def read_request_head(block: bytes) -> RequestHead:
         raise MalformedHttp("Malformed host")
     if target[0] != 0x2F or b"#" in target:
         target = _reduce_target(method, target, host)
+    if is_http11 and fields.get(b"expect", CONTINUE).lower() != CONTINUE:
+        raise MalformedHttp("Unknown expectation", 417)
     length = _body_length(fields, is_http11)
     connection = fields.get(b"connection")
     is_kept_alive = is_http11 if connection is None else _is_kept_alive(connection, is_http11)
