@@ -317,7 +317,9 @@ class Client:
 
     def is_alive(self) -> bool:
         """Whether an allowed call comes through."""
-        return bool(self.call("echo")["result"]["called"] == "echo")
+        answer = self.call("echo")
+        assert "result" in answer, answer
+        return bool(answer["result"]["called"] == "echo")
 
     def hang_up(self, token: bytes) -> None:
         """Gives up waiting for an answer by hanging up, where that is possible."""

@@ -267,6 +267,8 @@ class Reply:
 
     def message(self, raw: bytes) -> None:
         """One message: the answer ends the response; before it, and on a lasting stream, events."""
+        if self.is_over.is_set():
+            return  # a second response to one request would be taken for the answer to the next
         is_answer = self.token is not None and is_answer_to(raw, self.token)
         if is_answer and not self.is_open:
             self.whole(b"200 OK", b"application/json", raw)
