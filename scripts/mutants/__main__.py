@@ -107,8 +107,9 @@ class _Trials:
             print(f"  {outcome}: {self._name}:{mutant.lines[0]} {mutant.key}", flush=True)
 
     def _patience(self, tests: list[str]) -> float:
-        # The watched run was slower than this one will be; the rest is for starting up.
-        return 10 + 3 * sum(self._watcher.seconds[test] for test in tests)
+        # The watched run was slower than this one will be, much slower where it was long; the rest is for
+        # starting up.
+        return min(120.0, 10 + 3 * sum(self._watcher.seconds[test] for test in tests))
 
     def _tests(self, mutant: Mutant | None) -> list[str]:
         """The tests that run the changed lines; all that are about the module, where its import runs them."""
