@@ -47,7 +47,8 @@ from penstock.wire.replies import INVALID_ANSWER, error_reply, raw_error_reply
 log = logging.getLogger("penstock")
 
 _RESPONSE = Kind.RESPONSE
-_LASTING = frozenset({"initialize", "subscriptions/listen"})  # answered at the end, or for a start that hangs
+# These may wait for ever: a handshake with an upstream that hangs, a subscription until somebody ends it.
+_LASTING = frozenset({"initialize", "subscriptions/listen"})
 _HOLDING = "holding"  # the reason for not reading a client whose tool requests pile up
 
 
