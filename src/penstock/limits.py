@@ -69,6 +69,12 @@ TOOLS_SECONDS = 10.0
 CHILD_GRACE_SECONDS = 5.0
 """From closing a child's stdin to SIGTERM."""
 
+DRAIN_LOOK_SECONDS = 0.05
+"""How often it is looked, after a signal, whether all that was under way is answered."""
+
+SIGNAL_GRACE_SECONDS = 1.0
+"""What a child has at least between the end of its stdin and SIGTERM, however long its last answers took."""
+
 CHILD_TERM_SECONDS = 0.5
 """From SIGTERM to SIGKILL. Short, so that a stubborn child costs six seconds at the most."""
 

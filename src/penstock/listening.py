@@ -236,14 +236,14 @@ class _Listening:
 
     async def _close(self, server: HttpServer, seconds: float) -> None:
         drained = self._loop.create_task(server.drain(seconds))
-        await asyncio.wait({drained}, timeout=_HURRY_SECONDS)
+        await asyncio.wait({drained}, timeout=limits.DRAIN_LOOK_SECONDS)
         # Streams have no end of their own, so each is ended when nothing is under way on it any more.
         while not drained.done():
             self._sessions.end_settled()
             self._desk.end_listeners()
             if self._cable is not None:
                 self._cable.end_streams()
-            await asyncio.wait({drained}, timeout=_HURRY_SECONDS)
+            await asyncio.wait({drained}, timeout=limits.DRAIN_LOOK_SECONDS)
         self._sessions.end_all()
         await self._desk.close()
         if self._client is not None:
@@ -251,9 +251,6 @@ class _Listening:
         await self._office.closed()
         if self._ruling is not None:
             await self._ruling.close()
-
-
-_HURRY_SECONDS = 0.05
 
 
 def _by_era(legacy: StreamableDoor, modern: ModernDoor) -> Door:

@@ -19,8 +19,6 @@ from penstock.summary import say_catalog
 
 log = logging.getLogger("penstock")
 
-_HURRY_SECONDS = 0.05
-
 
 async def serve_stdio(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves one session; gives back the exit code."""
@@ -117,15 +115,15 @@ class _StdioSession:
         Many an upstream leaves as soon as its stdin is closed, with calls under way or not.
         """
         if self._relay.is_answering and self._loop.time() < self._leave_by:
-            self._loop.call_later(_HURRY_SECONDS, self._drain)
+            self._loop.call_later(limits.DRAIN_LOOK_SECONDS, self._drain)
         else:
             self._end()
 
     def _grace_seconds(self) -> float:
-        """How long the upstream may take to leave; after a signal, what is left of the time, and a second."""
+        """How long the upstream may take to leave; after a signal, what is left of its time."""
         if not self._signals:
             return limits.CHILD_GRACE_SECONDS
-        return max(1.0, self._leave_by - self._loop.time())
+        return max(limits.SIGNAL_GRACE_SECONDS, self._leave_by - self._loop.time())
 
     def _end(self, error: PenstockError | None = None) -> None:
         if not self._ending.done():

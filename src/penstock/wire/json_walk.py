@@ -14,26 +14,26 @@ import msgspec
 from msgspec import Struct
 
 from penstock import limits
+from penstock.wire.member_names import STRING
 
 _BLANK = rb"[ \t\r\n]*+"
-_STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _COMMA = _BLANK + b"," + _BLANK
 _USUAL_LEVELS = 6  # a pattern for all levels takes long to compile, and hardly any message needs it
 
 
 def _container(levels: int) -> bytes:
-    content = rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+"
+    content = rb'(?:[^"\[\]{}]++|' + STRING + rb")*+"
     for _ in range(levels):
-        content = rb'(?:[^"\[\]{}]++|' + _STRING + rb"|[\[{]" + content + rb"[\]}])*+"
+        content = rb'(?:[^"\[\]{}]++|' + STRING + rb"|[\[{]" + content + rb"[\]}])*+"
     return rb"[\[{]" + content + rb"[\]}]"
 
 
 def _value(levels: int) -> bytes:
-    return rb"(?:" + _STRING + rb"|[^ \t\r\n,\]}\"\[{]++|" + _container(levels) + rb")"
+    return rb"(?:" + STRING + rb"|[^ \t\r\n,\]}\"\[{]++|" + _container(levels) + rb")"
 
 
 _VALUE = re.compile(_value(_USUAL_LEVELS), re.DOTALL)
-_NAME = re.compile(rb"(" + _STRING + rb")" + _BLANK + rb":" + _BLANK, re.DOTALL)
+_NAME = re.compile(rb"(" + STRING + rb")" + _BLANK + rb":" + _BLANK, re.DOTALL)
 _OPENING = re.compile(rb"[\[{]" + _BLANK)
 _AFTER = re.compile(_BLANK + rb"(,?)" + _BLANK)
 _CLOSERS = (b"}", b"]")
