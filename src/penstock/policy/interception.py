@@ -102,7 +102,7 @@ class Interceptor:
             for action in rule.actions
         )
         may_carry = False
-        if direction == "upstream" and method in embedded.CARRIERS:
+        if direction == "upstream" and method not in _ASKED_WITHIN:
             inner = [self._plan(asked, "upstream") for asked in _ASKED_WITHIN]
             may_carry = any(not plan.is_empty for plan in inner)
             slow = slow or any(plan.waits for plan in inner)

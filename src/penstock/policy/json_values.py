@@ -50,6 +50,30 @@ def plain_value(token: bytes) -> Any:
         return json.loads(token)
 
 
+def plain_json(value: Any) -> bytes:
+    """`value` as JSON, half a surrogate pair as the escape that it must have been."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def has_names_twice(token: bytes) -> bool:
+    """Whether some name stands twice in an object of the value that `token` spells, however deep."""
+    import json
+
+    is_twice = False
+
+    def members(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal is_twice
+        is_twice = is_twice or len(dict(pairs)) < len(pairs)
+
+    json.loads(token, object_pairs_hook=members, parse_int=str, parse_float=str)
+    return is_twice
+
+
 def maybe_number(token: bytes) -> int | Decimal | None:
     """The number that `token` spells, exactly; None when it is no number."""
     if _SMALL_INTEGER(token):

@@ -434,6 +434,20 @@ def test_a_request_within_a_result_is_judged_like_one_that_comes_alone() -> None
     assert answer(box, response({"content": []}), CALL).verdict == Pass(response({"content": []}).raw, False)
 
 
+@pytest.mark.parametrize("method", ["tasks/get", "vendor/ask", "prompts/list"])
+def test_a_request_is_judged_within_the_result_of_any_method(method: str) -> None:
+    no = rule(
+        {"block": "no sampling"}, when=[{"method_equals": "sampling/createMessage"}], direction="upstream"
+    )
+    box = interceptor(no)
+    to = request(method, {"taskId": "t"})
+    assert error_of(answer(box, response(_asking()), to))["message"] == "no sampling"
+    odd = json.dumps({"jsonrpc": "2.0", "id": 1, "result": _asking()}).replace(
+        "inputRequests", "InputRequests"
+    )
+    assert error_of(answer(box, upstream(odd.encode()), to))["message"] == "no sampling"
+
+
 def test_a_request_within_a_result_is_changed_in_its_place() -> None:
     when = [{"method_equals": "sampling/createMessage"}]
     box = interceptor(
