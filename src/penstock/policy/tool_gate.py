@@ -13,6 +13,7 @@ from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
 from penstock.wire.ambiguity import (
     Crowded,
     NotAnObject,
+    as_lax_readers_see,
     elements,
     folded,
     last_members,
@@ -53,8 +54,7 @@ def _looks_gated(method: str) -> bool:
     is_plain = method.isascii() and method.islower() and method.isprintable() and " " not in method
     if is_plain and "tool" not in method:
         return False
-    plain = "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
-    return plain in GATED
+    return as_lax_readers_see(method) in GATED
 
 
 def _call(message: Message, catalog: ToolCatalog) -> Verdict:

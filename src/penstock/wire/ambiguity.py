@@ -331,4 +331,9 @@ def folded(name: str) -> str:
     return name.replace(" ", "").casefold()
 
 
+def as_lax_readers_see(method: str) -> str:
+    """`method` as the laxest reader would take it: folded, and with plain slashes between its parts."""
+    return "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
+
+
 _INVISIBLE = frozenset({"Cf", "Cc", "Cs", "Co", "Cn", "Mn", "Zs", "Zl", "Zp"})
