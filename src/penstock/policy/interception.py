@@ -134,7 +134,7 @@ class Interceptor:
             for action in rule.actions
         )
         may_carry = False
-        if direction == "upstream" and method not in _ASKED_WITHIN:
+        if direction == "upstream" and config.mode == "mcp" and method not in _ASKED_WITHIN:
             inner = [self._plan(asked, "upstream") for asked in _ASKED_WITHIN]
             may_carry = any(not plan.is_empty for plan in inner)
             slow = slow or any(plan.waits for plan in inner)
@@ -225,7 +225,7 @@ class Interceptor:
     async def _walk_late(self, scene: Scene) -> Blocked | None:
         """Shows what a task brings to the rules for answers to the request that began it."""
         plan = self._plan(tasks.BEGINS, "upstream")
-        if not plan.has_stages:
+        if not plan.has_stages or self.config.mode == "transport":
             return None
         edits: list[Edit] = []
         try:

@@ -499,3 +499,7 @@ def test_in_mode_transport_rules_see_frames_of_no_method() -> None:
     assert isinstance(send(box, CALL).verdict, Pass)
     late = finish(box.on_client(CALL, context(of=CALL, now=200.0)))
     assert error_of(late)["message"] == "too old"
+    both = interceptor(rule({"metric": "frames"}, direction="both"), mode="transport")
+    brought = response({"taskId": "t", "status": "completed", "result": {"content": []}})
+    for method in ("anything", "tasks/get", "TOOLS/call"):
+        assert answer(both, brought, request(method, {"taskId": "t"})).verdict == Pass(brought.raw, False)
