@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,15 @@ def script(request: Request, line: Line) -> None:
         line.json(request.result(b'{"task":{"taskId":"t1","status":"working"}}'))
     elif request.rpc == "tasks/result":
         line.json(request.result(b'{"content":[],"late":1}'))
+    elif request.rpc == "v/packed":
+        # As one joined header this says gzip; and what is packed ends in a line end that can be seen.
+        packed = zlib.compressobj(9, zlib.DEFLATED, 31)
+        body = packed.compress(b"data: %b\n\n" % request.result(HIDDEN)) + packed.flush(zlib.Z_SYNC_FLUSH)
+        kinds = ["Content-Type: text/event-stream", "Content-Encoding: identity", "Content-Encoding: gzip"]
+        line.reply(200, body + b"\x00\x02\x00\xfd\xff\n\n", *kinds)
+    elif request.rpc == "v/twice":
+        kinds = ["Content-Type: text/event-stream", "Content-Type: application/json"]
+        line.reply(200, request.result(HIDDEN) + b"\n\n", *kinds)
     elif str(request.rpc).startswith("v/2"):
         _, status, form, what = str(request.rpc).split("/")
         body = said(request, HIDDEN if what == "hidden" else SECRET, form == "array")
@@ -140,6 +150,12 @@ def test_what_a_task_brings_is_an_answer_to_its_call(asker: Asker) -> None:
 def test_a_stream_that_calls_itself_something_else_is_withheld(asker: Asker) -> None:
     headers = {"Accept": "text/event-stream", "Mcp-Session-Id": "s-1", "MCP-Protocol-Version": "2025-11-25"}
     assert b"write_file" not in asker.http("GET", None, headers)
+
+
+@pytest.mark.parametrize("how", ["v/packed", "v/twice"])
+def test_an_answer_that_says_two_things_of_itself_is_withheld(asker: Asker, how: str) -> None:
+    answer = asker.ask(how)
+    assert json.loads(answer)["error"]["code"] == -32603
 
 
 def test_what_was_kept_for_one_key_is_not_given_to_another(asker: Asker) -> None:

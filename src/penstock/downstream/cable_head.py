@@ -9,7 +9,7 @@ from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Request
 from penstock.relay.catalogs import rights_of
 from penstock.wire.eras import Era, era_of_header
-from penstock.wire.http1 import Headers, end_to_end, find, response_start
+from penstock.wire.http1 import Headers, end_to_end, find, find_all, response_start
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
 
@@ -84,12 +84,14 @@ class AnswerHead(Struct, frozen=True):
 def read_answer_head(status: int, headers: Headers) -> AnswerHead:
     """What the head of an upstream's answer means."""
     objection = None
-    coding = find(headers, b"content-encoding")
+    kinds = find_all(headers, b"content-type")
     if 300 <= status < 400:
         objection = f"It redirects (HTTP {status}), which is not followed"
-    elif coding is not None and coding.strip().lower() != b"identity":
+    elif any(coding.strip().lower() != b"identity" for coding in find_all(headers, b"content-encoding")):
         objection = "It is compressed, though we asked for it plain"
-    kind = find(headers, b"content-type") or b""
+    elif len(kinds) > 1:
+        objection = "It says twice what it is"  # and readers take the first, the last or both
+    kind = kinds[0] if kinds else b""
     is_stream = kind.split(b";")[0].strip().lower() == b"text/event-stream"
     kept = end_to_end(headers)
     session = find(headers, b"mcp-session-id")
