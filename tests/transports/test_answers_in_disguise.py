@@ -75,6 +75,15 @@ def script(request: Request, line: Line) -> None:
         body = packed.compress(b"data: %b\n\n" % request.result(HIDDEN)) + packed.flush(zlib.Z_SYNC_FLUSH)
         kinds = ["Content-Type: text/event-stream", "Content-Encoding: identity", "Content-Encoding: gzip"]
         line.reply(200, body + b"\x00\x02\x00\xfd\xff\n\n", *kinds)
+    elif request.rpc in ("v/wide", "v/shifted"):
+        # To a reader of bytes these are lines of no meaning; one of them ends the event.
+        coding = "utf-16-le" if request.rpc == "v/wide" else "utf-7"
+        text = "data: " + request.result(HIDDEN).decode() + "\n\n:\u0a0a\n"
+        body = text.replace("data", "d\u0000ata" if coding == "utf-7" else "data").encode(coding)
+        line.reply(200, body + b"\n\n", f"Content-Type: text/event-stream; charset={coding}")
+    elif request.rpc == "v/latin":
+        kind = 'Content-Type: text/event-stream; Charset="ISO-8859-1"'
+        line.reply(200, b"data: %b\n\n" % request.result(), kind)
     elif request.rpc == "v/twice":
         kinds = ["Content-Type: text/event-stream", "Content-Type: application/json"]
         line.reply(200, request.result(HIDDEN) + b"\n\n", *kinds)
@@ -152,10 +161,14 @@ def test_a_stream_that_calls_itself_something_else_is_withheld(asker: Asker) -> 
     assert b"write_file" not in asker.http("GET", None, headers)
 
 
-@pytest.mark.parametrize("how", ["v/packed", "v/twice"])
-def test_an_answer_that_says_two_things_of_itself_is_withheld(asker: Asker, how: str) -> None:
+@pytest.mark.parametrize("how", ["v/packed", "v/twice", "v/wide", "v/shifted"])
+def test_an_answer_that_some_would_read_in_another_way_is_withheld(asker: Asker, how: str) -> None:
     answer = asker.ask(how)
     assert json.loads(answer)["error"]["code"] == -32603
+
+
+def test_a_stream_may_say_that_it_is_in_a_common_encoding(asker: Asker) -> None:
+    assert b'"result":{}' in asker.ask("v/latin")
 
 
 def test_what_was_kept_for_one_key_is_not_given_to_another(asker: Asker) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from penstock.downstream.replies import is_session_id, maybe_wrong_body
@@ -12,6 +14,11 @@ from penstock.wire.eras import Era, era_of_header
 from penstock.wire.http1 import Headers, end_to_end, find, find_all, response_start
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
+
+# A stream is UTF-8 whatever it says. But some clients believe what it says: to them the lines of one in
+# UTF-16 or UTF-7 are others than those that we have looked at. In these, at least ASCII is what it is.
+_CHARSET = re.compile(rb"charset[^=]*=[\s\"']*([^\s\"';,]*)").findall
+_LIKE_ASCII = re.compile(rb"utf-?8|(us-)?ascii|(iso[-_]?8859|latin|windows|cp)[-_]?(125)?\d{1,2}").fullmatch
 
 
 class CableHead(Struct, frozen=True):
@@ -91,8 +98,10 @@ def read_answer_head(status: int, headers: Headers) -> AnswerHead:
         objection = "It is compressed, though we asked for it plain"
     elif len(kinds) > 1:
         objection = "It says twice what it is"  # and readers take the first, the last or both
-    kind = kinds[0] if kinds else b""
-    is_stream = kind.split(b";")[0].strip().lower() == b"text/event-stream"
+    kind = kinds[0].lower() if kinds else b""
+    is_stream = kind.split(b";")[0].strip() == b"text/event-stream"
+    if is_stream and not all(map(_LIKE_ASCII, _CHARSET(kind))):
+        objection = objection or "It is a stream in an encoding that is not ours"
     kept = end_to_end(headers)
     session = find(headers, b"mcp-session-id")
     return AnswerHead(objection, is_stream, session, kept, response_start(status, kept))
