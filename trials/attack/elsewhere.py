@@ -41,7 +41,7 @@ ELSEWHERE = [
     ),
     (
         "116 (arguments that a rule reads twice)",
-        "`tests/unit/policy/rules/test_rule_paths.py`, `tests/unit/policy/rules/test_rule_conditions.py`",
+        "`tests/properties/test_rules_hold.py`, `tests/unit/policy/rules/test_rule_conditions.py`",
     ),
     (
         "118, 119 (keys and caches)",
