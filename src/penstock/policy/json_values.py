@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SMALL_INTEGER = re.compile(rb"-?[0-9]{1,18}").fullmatch
 _NUMBER_STARTS = tuple(b"-0123456789"[i : i + 1] for i in range(11))
+_LONG_NUMBER = 4000  # digits; Python turns no more than 4,300 into a number
+_BEYOND = 10**400  # no reader has it as a number of 64 bits
 _SAFE_INTEGER = 2**53  # up to here every reader has the same whole numbers
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -44,10 +46,20 @@ def plain_value(token: bytes) -> Any:
     """The value that `token` spells, as plain Python data."""
     try:
         return msgspec.json.decode(token)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, ValueError):
         import json
 
-        return json.loads(token)
+        return json.loads(token, parse_int=_within_bounds, parse_float=_within_bounds)
+
+
+def _within_bounds(token: str) -> int | float:
+    """The number; where few readers could hold it, one that is beyond all bounds to them as well."""
+    if len(token) < _LONG_NUMBER and token.lstrip("-").isdigit():
+        return int(token)
+    value = float(token)
+    if value not in (float("inf"), float("-inf")):
+        return value
+    return -_BEYOND if value < 0 else _BEYOND
 
 
 def plain_json(value: Any) -> bytes:

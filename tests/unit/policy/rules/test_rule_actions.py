@@ -152,6 +152,9 @@ MASKED = {"transform": {"call": "penstock.policy.masks:mask_emails", "field": "a
         (b'{"m":"\\u0078@y.de","h":"\\ud800"}', b'{"m":"[masked]","h":"\\ud800"}'),
         (b'{"h" : "\\ud800\\u0041"}', b'{"h" : "\\ud800\\u0041"}'),
         (b'{ "n" : 1e400, "N":1.0 }', b'{ "n" : 1e400, "N":1.0 }'),
+        (b'{"m":"x@y.de","n":-1e400}', b'{"m":"[masked]","n":-1%b}' % (b"0" * 400)),
+        (b'{"m":"x@y.de","n":%b}' % (b"9" * 5000), b'{"m":"[masked]","n":1%b}' % (b"0" * 400)),
+        (b'{"m":"x@y.de","n":%b}' % (b"9" * 50), b'{"m":"[masked]","n":%b}' % (b"9" * 50)),
     ],
 )
 def test_a_transform_lets_nothing_pass_that_it_has_not_seen(arguments: bytes, after: bytes) -> None:
