@@ -103,8 +103,7 @@ class SseReader:
             self._head = bytes(self._block[:_EXCERPT_BYTES])
             self._tail = bytes(self._block[-_EXCERPT_BYTES:])
             self._block = bytearray()
-        if len(self._head) < _EXCERPT_BYTES:
-            self._head += piece[: _EXCERPT_BYTES - len(self._head)]
+        self._head += piece[: _EXCERPT_BYTES - len(self._head)]
         self._tail = (self._tail + piece[-_EXCERPT_BYTES:])[-_EXCERPT_BYTES:]
 
     def _finish(self, piece: bytes) -> SseEvent | Oversize:
@@ -131,7 +130,7 @@ def _read_event(raw: bytes, is_first: bool) -> SseEvent:
     event, data, event_id, retry = b"", None, None, None
     more: list[bytes] | None = None
     for line in _LINE_END.split(text) if 13 in text else text.split(b"\n"):
-        if not line or line[0] == 0x3A:
+        if not line:
             continue
         name, _, value = line.partition(b":")
         if value[:1] == b" ":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -95,6 +96,7 @@ def test_an_unfinished_event_is_not_given():
 
 def test_bare_cr_events_are_given_at_once():
     assert only(b"data: x\r\r").data == b"x"
+    assert [event.raw for event in read(b"data: x\r\r\r")] == [b"data: x\r\r", b"\r"]
 
 
 def test_an_event_in_crlf_is_whole_when_the_lf_comes_late():
@@ -125,6 +127,19 @@ def test_nothing_is_kept_of_an_event_over_the_limit():
     for _ in range(100):
         reader.feed(b"x" * 1000)
     assert len(reader._block) + len(reader._head) + len(reader._tail) <= 2048
+
+
+def test_an_event_that_gets_too_big_is_not_copied():
+    limit = 1024 * 1024
+    reader = SseReader(limit)
+    tracemalloc.start()
+    try:
+        for _ in range(17):
+            reader.feed(b"x" * (limit // 16))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.6 * limit
 
 
 @pytest.mark.parametrize(("size", "step"), [(1_000_000, 1), (64_000_000, 16_384)])
