@@ -36,7 +36,8 @@ class Book:
         self.last: dict[bytes, int] = {}  # by session, the number of its last call
 
     def stats(self) -> bytes:
-        return json.dumps({"calls": self.calls, "digest": self.digest, "disorder": self.disorder}).encode()
+        counts = {"calls": self.calls, "digest": self.digest, "disorder": self.disorder}
+        return json.dumps({**counts, "pid": os.getpid()}).encode()
 
     def answer(self, raw: bytes, session: bytes) -> bytes | None:
         """The answer to a message, None when there is none. Calls are read as our own drivers write them."""
@@ -122,7 +123,7 @@ class Connection(asyncio.Protocol):
         elif head.startswith(b"POST"):
             session = field(head, b"mcp-session-id") or b""
             more = b""
-            if not session:
+            if not session and b'"method":"initialize"' in body[:80]:
                 Connection.sessions += 1
                 session = b"s-%d" % Connection.sessions
                 more = b"Mcp-Session-Id: %b\r\n" % session
