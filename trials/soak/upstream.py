@@ -2,7 +2,8 @@
 
 It counts what reaches it and adds up a hash of each message, so that what was sent and what arrived can be
 compared without writing either down; and it sees when the calls of one session come out of order.
-`GET /stats`, or the method `x/stats`, tells. Standard library only.
+`GET /stats`, or the method `x/stats`, tells. With SOAK_LIE=change or SOAK_LIE=twice in its environment it
+does one call wrong, so that a test can see that wrong is noticed. Standard library only.
 
     python -S -m trials.soak.upstream stdio|sse|streamable
 """
@@ -17,6 +18,7 @@ import sys
 from typing import ClassVar
 
 MASK = (1 << 64) - 1
+LIE, LIE_AT = os.environ.get("SOAK_LIE"), 50
 TOOLS = 100
 NOTE = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%b"}}\n\n'
 
@@ -50,6 +52,10 @@ class Book:
             if number <= self.last.get(session, -1):
                 self.disorder += 1
             self.last[session] = number
+            if self.calls == LIE_AT and LIE == "twice":
+                self.calls += 1
+            if self.calls == LIE_AT and LIE == "change":
+                arguments = arguments[:-3] + b'!"}'
             return b'{"jsonrpc":"2.0","id":%b,"result":{"echo":%b}}' % (token, arguments)
         message = json.loads(raw)
         if "id" not in message or "method" not in message:
