@@ -133,7 +133,7 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
             piece = piece[:-1]
         # In JSON a backslash stands only inside strings; with the escapes gone, every quote is a border.
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        outside = parts[1::2] if in_string else parts[0::2]
+        outside = parts[1::2] if in_string else parts[::2]
         in_string ^= len(parts) % 2 == 0
         brackets = b"".join(outside).translate(_BRACKETS, _NOT_BRACKETS)
         after = depth + 2 * brackets.count(b"[") - len(brackets)
@@ -207,7 +207,7 @@ def elements(raw: bytes | Raw) -> list[bytes]:
         parts = _decode_array(text)
     except msgspec.ValidationError:
         raise NotAnArray("it is not an array") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+    except (msgspec.DecodeError, RecursionError) as why:
         raise NotJson(_plain_reason(why)) from None
     if text is raw:
         return [bytes(part) for part in parts]
@@ -270,7 +270,7 @@ def readable(raw: bytes | Raw) -> bytes | Raw:
 def _plain_reason(why: Exception) -> str:
     if isinstance(why, RecursionError):
         return "it nests too deep"
-    return str(why).removeprefix("JSON is malformed: ") or "it cannot be read"
+    return str(why).removeprefix("JSON is malformed: ")
 
 
 def _spans_as_written(text: memoryview, found: Members) -> dict[str, tuple[int, int]] | None:

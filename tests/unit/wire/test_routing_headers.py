@@ -118,6 +118,8 @@ def test_what_is_not_marked_whole_is_plain(value: bytes) -> None:
         b"=?base64?eA?=",
         b"=?base64?eB==?=",
         b"=?base64?e A==?=",
+        b"=?base64?eA=*=?=",
+        b"=?base64?eA==eA==?=",
         b"=?base64?/w==?=",
         b"\xc3\xa9",
         b"=?base64?eA==\n?=",
@@ -163,6 +165,11 @@ def test_another_number_is_another(said: str) -> None:
 
 def test_a_negative_number_is_compared_with_its_sign() -> None:
     assert _mismatch({"page": {"count": -12}}, mcp_param_count="-12.0") is None
+
+
+def test_no_digits_say_no_number() -> None:
+    assert _mismatch({"page": {"count": ""}}, mcp_param_count=".0") == "Mcp-Param-Count"
+    assert _mismatch({"page": {"count": "-"}}, mcp_param_count="-.0") == "Mcp-Param-Count"
 
 
 def test_only_integers_may_be_said_with_zeros() -> None:
