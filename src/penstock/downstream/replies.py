@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from penstock.errors import ClientProtocolError
 from penstock.net.http_exchange import Reply, Request
 from penstock.wire.http1 import Headers, response_start
@@ -15,6 +17,13 @@ EVENTS: Headers = [
     (b"Cache-Control", b"no-cache, no-transform"),
     (b"X-Accel-Buffering", b"no"),
 ]
+
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+_PARAMETER = re.compile(rb";[\t ]*+(" + _TOKEN + rb")=(" + _TOKEN + rb'|"[^"\\,;]*+")[\t ]*+')
+# By the letter of RFC 9110, and no comma, which joins repeated headers. Where a reader is kinder than that (a
+# blank before the equals sign, a backslash in a quoted value), it may find another charset in it than we do,
+# and in UTF-7 plain ASCII is another message.
+_JSON_TYPE = re.compile(rb"(?i:application/json)[\t ]*+(?:" + _PARAMETER.pattern + rb"|;[\t ]*+)*+")
 
 
 def send_json(reply: Reply, status: int, raw: bytes, more: Headers | None = None) -> None:
@@ -38,19 +47,22 @@ def refuse_message(reply: Reply, refusal: ClientProtocolError) -> None:
 def maybe_wrong_body(request: Request) -> tuple[int, str] | None:
     """Status and reason when a POST is not JSON as it stands; None when its body may be read."""
     kind = request.header(b"content-type")
-    if kind is None:
-        return 415, "Unsupported media type: Content-Type must be application/json"
-    media, *parameters = kind.lower().split(b";")
-    if media.strip() != b"application/json":
-        return 415, "Unsupported media type: Content-Type must be application/json"
-    for parameter in parameters:
-        name, _, value = parameter.strip().partition(b"=")
-        if name == b"charset" and value.strip(b'"') not in (b"utf-8", b"utf8", b"us-ascii"):
+    if kind != b"application/json":  # as nearly everybody writes it
+        if kind is None or _JSON_TYPE.fullmatch(kind) is None:
+            return 415, "Unsupported media type: Content-Type must be application/json"
+        if not all(_says_utf8(name.lower(), value.lower()) for name, value in _PARAMETER.findall(kind)):
             return 415, "Unsupported media type: JSON is UTF-8"
     coding = request.header(b"content-encoding")
     if coding is not None and coding.lower().strip() != b"identity":
         return 415, "Unsupported media type: a compressed body is not read"
     return None
+
+
+def _says_utf8(name: bytes, value: bytes) -> bool:
+    """Whether a parameter of a content type is not against UTF-8; `charset*` and its like may mean any."""
+    if not name.startswith(b"charset"):
+        return True
+    return name == b"charset" and value.strip(b'"') in (b"utf-8", b"utf8", b"us-ascii")
 
 
 def maybe_wrong_post(request: Request) -> tuple[int, str] | None:
