@@ -338,7 +338,8 @@ LISTEN_LINGER_SECONDS = 1.0
 """How long an event stream may stay open after the response it was there for."""
 
 CANCELLED_SECONDS = 30.0
-"""How long an upstream may keep the answer to a cancelled request open, and a place with it."""
+"""How long an upstream may keep the answer to a cancelled request open, and a place with it; and how long it
+may still speak of one on a link that clients share."""
 
 SESSION_END_SECONDS = 1.0
 """How long the upstream may take to hear that its session is over."""
