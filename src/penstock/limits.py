@@ -308,7 +308,8 @@ UPSTREAM_POSTS = 256
 """Requests of one session under way at an HTTP upstream, each on its own connection; more wait their turn."""
 
 UNANSWERED_BYTES = 4 * MESSAGE_BYTES
-"""Bytes posted to an upstream that has not begun to answer; past this the client is not read."""
+"""Bytes of a session that its upstream has not taken, or, posted to it, not begun to answer. Past this a client
+on stdio is not read, and one over HTTP is answered 503: there each post that is accepted makes room for one more."""
 
 UNHEARD_ANSWERS = 256
 """Answers that an HTTP upstream still works on and nobody waits for; past this the oldest is given up."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
+from penstock import limits
 from penstock.errors import ClientProtocolError
 from penstock.net.http_exchange import Reply, Request
+from penstock.relay.contracts import UpstreamLink
 from penstock.wire.http1 import Headers, response_start
 from penstock.wire.message import INVALID_REQUEST
 from penstock.wire.replies import error_reply
+
+log = logging.getLogger("penstock")
 
 JSON: Headers = [(b"Content-Type", b"application/json")]
 _JSON_START = response_start(200, JSON)
@@ -42,6 +47,15 @@ def refuse(reply: Reply, status: int, reason: str, more: Headers | None = None) 
 def refuse_message(reply: Reply, refusal: ClientProtocolError) -> None:
     """Replies that a message must not be forwarded."""
     send_json(reply, 400, error_reply(refusal.id_token, refusal.code, refusal.reason))
+
+
+def is_refused_for_now(reply: Reply, link: UpstreamLink) -> bool:
+    """Whether a POST is answered 503, because the upstream takes nothing and more would only pile up."""
+    if link.untaken <= limits.UNANSWERED_BYTES:
+        return False
+    log.warning("Refused what a client posted: the upstream has not taken %d bytes yet.", link.untaken)
+    refuse(reply, 503, "The upstream does not read", [(b"Retry-After", b"1")])
+    return True
 
 
 def maybe_wrong_body(request: Request) -> tuple[int, str] | None:

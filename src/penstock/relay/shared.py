@@ -93,7 +93,7 @@ class SharedUpstream:
         on_lost: Callable[[UpstreamError], None] = lambda error: None,
     ) -> None:
         """`on_lost` hears of the end of the link, after everybody who waits."""
-        self._link = link
+        self.link = link
         self._on_lost = on_lost
         self._schema = schema
         self._choice = choice
@@ -135,8 +135,8 @@ class SharedUpstream:
             asker.answer(error_reply(message.id_token, INVALID_REQUEST, reason), INVALID_REQUEST)
             return b""
         self._asked[number] = asked
-        self._link.resume(_UNREAD)  # nobody waits for somebody else who does not read
-        self._link.send(renumbered)
+        self.link.resume(_UNREAD)  # nobody waits for somebody else who does not read
+        self.link.send(renumbered)
         return number
 
     def tell(self, message: Message) -> None:
@@ -148,7 +148,7 @@ class SharedUpstream:
         if _cancels(message):
             log.warning("Dropped a message from a client: a cancel that names no request of its own.")
             return
-        self._link.send(message)
+        self.link.send(message)
 
     def cancel(self, number: bytes) -> None:
         """Nobody waits for this answer any more."""
@@ -156,12 +156,12 @@ class SharedUpstream:
             self._given_up[number] = time.monotonic() + limits.CANCELLED_SECONDS
             if len(self._given_up) > limits.REFUSED_IDS:
                 del self._given_up[next(iter(self._given_up))]
-            self._link.send(own_notification(_CANCELLED, b'{"requestId":%b}' % number))
+            self.link.send(own_notification(_CANCELLED, b'{"requestId":%b}' % number))
         self.on_drain()
 
     def on_drain(self) -> None:
         """A client reads again."""
-        self._link.resume(_UNREAD)
+        self.link.resume(_UNREAD)
 
     def end_listeners(self) -> None:
         """Ends the requests that only listen."""
@@ -250,7 +250,7 @@ class SharedUpstream:
     def _slow_down(self, slow: _Asked) -> None:
         """Makes the upstream wait for a client that does not read, unless somebody else waits for it too."""
         if len(self._asked) == 1:
-            self._link.pause(_UNREAD)
+            self.link.pause(_UNREAD)
         elif slow.asker.unread > limits.UNREAD_BYTES:
             log.warning("Hung up on a client that does not read: others wait for the same upstream.")
             slow.asker.cut()
@@ -323,7 +323,7 @@ class SharedUpstream:
 
     async def close(self) -> None:
         """Closes the link."""
-        await self._link.close()
+        await self.link.close()
 
 
 def _cancels(message: Message) -> bool:

@@ -86,6 +86,11 @@ class HttpUpstream:
     def peer(self, peer: PeerOfUpstream | None) -> None:
         self._peer = self._link.peer = peer
 
+    @property
+    def untaken(self) -> int:
+        """Bytes of messages that the upstream has not taken."""
+        return self._link.untaken
+
     def send(self, message: Message) -> None:
         """Sends a message the way that is tried or chosen."""
         self._link.send(message)

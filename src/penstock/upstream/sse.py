@@ -86,6 +86,11 @@ class SseUpstream:
 
     # --- toward the upstream -----------------------------------------------------------------------------
 
+    @property
+    def untaken(self) -> int:
+        """Bytes of messages that the upstream has not answered, or not accepted."""
+        return self._outbox.size
+
     def send(self, message: Message) -> None:
         """Posts a message when its turn has come."""
         if self._is_over:

@@ -93,6 +93,11 @@ class StreamableHttpUpstream:
         """Whether the upstream gave the session an id."""
         return self._session.id is not None
 
+    @property
+    def untaken(self) -> int:
+        """Bytes of messages that the upstream has not answered, or not accepted."""
+        return self._outbox.size
+
     def send(self, message: Message) -> None:
         """Posts a message when its turn has come."""
         if self._is_over:
