@@ -233,6 +233,38 @@ def test_an_upstream_that_wants_credentials_is_asked_with_each_clients_own(locke
     assert upstream.calls_of("delete_file") == []
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_119_a_list_is_of_one_principal_however_it_says_who_it_is(locked: tuple[Upstream, Proxy], era: str):
+    """What one sees may differ from what another sees, and an upstream may know them by any header."""
+    upstream, proxy = locked
+    asked = []
+    for name in ("ann", "bob", "ann"):
+        with StreamableDoor(proxy.port, era, {"X-Api-Key": name}) as door:
+            door.begin()
+            assert [tool["name"] for tool in door.ask("tools/list")["result"]["tools"]] == [
+                "echo",
+                "read_file",
+            ]
+        asked.append(sum(b'"tools/list"' in line for line in upstream.reached()))
+    assert asked == [asked[0], asked[0] + 1, asked[0] + 1]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_100_a_list_that_one_principal_never_gets_is_waited_for_only_so_long(era: str, tmp_path: Path):
+    with (
+        Upstream("streamable", tmp_path, "--bearer", "ann", "--mute", "list") as upstream,
+        Proxy(tmp_path, upstream.words(), "--deny", DENY, "--tools-timeout", "300") as proxy,
+        StreamableDoor(proxy.port, era, {"Authorization": "Bearer ann"}) as door,
+    ):
+        door.begin()
+        for _ in range(2):
+            assert door.call("echo")["error"] == {
+                "code": -32603,
+                "message": "Failed to fetch tool list from upstream MCP",
+            }
+        assert upstream.calls_of("echo") == []
+
+
 @pytest.mark.parametrize("body", [PING, CALL], ids=["ping", "denied"])
 def test_91_who_has_none_hears_the_upstreams_own_401(locked: tuple[Upstream, Proxy], body: bytes):
     _, proxy = locked
@@ -269,7 +301,8 @@ def test_well_known_paths_are_the_upstreams_or_nobodys(upstream: str, halls: Hal
             assert (answer.status, json.loads(answer.body)["path"]) == (200, path)
         else:
             assert answer.status == 404
-    assert door.whole("GET", "/.well-known/../mcp").status in (400, 404)
+    for up in ("..", "%2e%2e", ".%2E", "%2E.", "%252e%252e", "x/%25252e."):
+        assert door.whole("GET", f"/.well-known/{up}/mcp").status in (400, 404)
 
 
 # --- the last event ---------------------------------------------------------------------------------------

@@ -24,6 +24,18 @@ def _says(row: str, what: str, more: bytes, *statuses: int) -> HttpBytes:
     return HttpBytes(row, what, lambda front: front.post(front.denied, more), frozenset(statuses))
 
 
+def _in_utf7(what: str, *kinds: bytes) -> HttpBytes:
+    """A call of an allowed tool, and of the denied one for who takes it for UTF-7, where +ACI- is a quote."""
+
+    def build(front: Front) -> bytes:
+        hidden = b'"arguments":{},"x":"+ACI-,+ACI-name+ACI-:+ACI-delete_file"'
+        base = front.bare + (front.mirrored(b"echo") if front.is_modern else b"")
+        more = b"".join(b"Content-Type: %b\r\n" % kind for kind in kinds)
+        return front.post(front.allowed.replace(b'"arguments":{}', hidden), more, base=base)
+
+    return HttpBytes("65", what, build, frozenset({415}))
+
+
 def _packed(row: str, what: str, pack: Callable[[bytes], bytes], more: bytes, status: int) -> HttpBytes:
     return HttpBytes(row, what, lambda front: front.post(pack(front.denied), more), frozenset({status}))
 
@@ -127,6 +139,15 @@ ATTACKS = [
     _says("64", "two content types", JSON + b"Content-Type: text/plain\r\n", 400, 415),
     _says("65", "charset utf-16", b"Content-Type: application/json; charset=utf-16\r\n", 415),
     _says("65", "charset utf-7", b'Content-Type: application/json; charset="utf-7"\r\n', 415),
+    _in_utf7("UTF-7, plainly said", b"application/json; charset=utf-7"),
+    _in_utf7("UTF-7, a blank before the equals sign", b"application/json; charset =utf-7"),
+    _in_utf7("UTF-7, blanks and quotes", b'application/json;charset = "utf-7"'),
+    _in_utf7("UTF-7, a tab before the equals sign", b"application/json;charset\t=utf-7"),
+    _in_utf7("UTF-7, after another charset", b"application/json; charset=utf-8; charset =utf-7"),
+    _in_utf7("UTF-7, as an extended value", b"application/json; charset*=us-ascii'en'utf-7"),
+    _in_utf7("UTF-7, behind a quote that does not end", b'application/json; a="b; charset =utf-7'),
+    _in_utf7("UTF-7, behind an escaped quote", b'application/json; a="\\"; charset =utf-7'),
+    _in_utf7("UTF-7, in a second header", b"application/json; a=b", b"application/json; charset =utf-7"),
     _packed("66", "gzip", gzip.compress, JSON + b"Content-Encoding: gzip\r\n", 415),
     _packed("66", "deflate", zlib.compress, JSON + b"Content-Encoding: deflate\r\n", 415),
     _packed("66", "gzip twice", lambda body: gzip.compress(gzip.compress(body)),

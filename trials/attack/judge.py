@@ -45,8 +45,10 @@ def denied_calls(pieces: Iterable[bytes], names: Iterable[str] = DENIED) -> set[
 
 
 def _views(data: bytes) -> Iterator[bytes]:
-    """The bytes as they are; as an HTTP body in chunks; unpacked."""
+    """The bytes as they are; in the charset that they name; as an HTTP body in chunks; unpacked."""
     yield data
+    if b"utf-7" in data.lower():
+        yield data.decode("utf-7", "replace").encode()
     if b"chunked" in data:
         for head in re.finditer(rb"\r\n\r\n", data):
             yield _unchunked(data[head.end() :])

@@ -77,8 +77,10 @@ class Cable:
         has_sessions: bool,
         schema: SchemaCheck | None,
         reviews: Reviews | None,
+        tools_seconds: float = limits.TOOLS_SECONDS,
     ) -> None:
         self.client = client
+        self._tools_seconds = tools_seconds
         self.choice = choice
         self.schema = schema
         self.reviews = reviews
@@ -255,7 +257,7 @@ class Cable:
             self._send(request, response, head, ping)
 
     def _catalog_key(self, request: Request) -> CatalogKey:
-        return self._catalogs.key(self._heads.read(request).era, request.fields.get(b"authorization"))
+        return self._catalogs.key(self._heads.read(request).era, request.fields)
 
     def _with_catalog(
         self, request: Request, message: Message, then: Callable[[ToolCatalog | UpstreamError], None]
@@ -266,7 +268,9 @@ class Cable:
         if known is not None:
             then(known)
         elif self._catalogs.is_by_principal:
-            fetch = CatalogFetch(self.client, self.choice, key, self._catalogs, self._on_catalog)
+            fetch = CatalogFetch(
+                self.client, self.choice, key, self._catalogs, self._on_catalog, self._tools_seconds
+            )
             self._catalogs.wait(key, then, lambda: fetch.start(head.headers, message.params, head.era))
         else:
             self._catalogs.wait(key, then)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
@@ -39,6 +40,19 @@ def principal_of(authorization: bytes | None) -> bytes:
     return hashlib.sha256(authorization).digest()
 
 
+def credentials_in(fields: dict[bytes, bytes]) -> bytes:
+    """All that a request says of who makes it: in Authorization, a cookie, or a header such as X-Api-Key."""
+    found = sorted(name for name in fields if _CREDENTIAL.search(name) and name not in _NO_CREDENTIAL)
+    return b"".join(b"%b:%d:%b\n" % (name, len(fields[name]), fields[name]) for name in found)
+
+
+_CREDENTIAL = re.compile(
+    rb"auth|cookie|key|token|secret|cred|passw|user|account|tenant|ident|jwt|assert|principal"
+)
+_NO_CREDENTIAL = frozenset((b"user-agent", b"idempotency-key"))
+"""Headers that are called like credentials and are none."""
+
+
 class Catalogs:
     """What is known, who waits for what is not, and how it is learned."""
 
@@ -50,14 +64,16 @@ class Catalogs:
         self._waiting: dict[CatalogKey, list[Waiter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def key(self, era: Era, authorization: bytes | None) -> CatalogKey:
-        """Under which key a request's catalog is kept."""
+    def key(self, era: Era, fields: dict[bytes, bytes]) -> CatalogKey:
+        """Under which key the catalog of a request with these headers is kept."""
         if self.is_by_principal:
-            return CatalogKey(era, principal_of(authorization))
+            return CatalogKey(era, principal_of(credentials_in(fields)))
         return _EVERYBODYS[era is Era.MODERN]
 
     def by_era(self) -> dict[Era, ToolCatalog]:
         """The catalogs that are everybody's."""
+        if self.is_by_principal:
+            return {}  # also what was learnt for who shows no credentials that we know for such
         return {key.era: catalog for key, catalog in self._known.items() if not key.principal}
 
     def maybe_known(self, key: CatalogKey) -> ToolCatalog | None:

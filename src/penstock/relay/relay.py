@@ -93,6 +93,7 @@ class Relay:
         self._version: object = None  # negotiated, legacy era
         self._was_initialize_sent = False
         self._was_initialize_answered = False
+        self._was_initialized_said = False
         self._has_tools = True
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
@@ -197,7 +198,9 @@ class Relay:
         if id_token is None:
             self._upstream.send(message)
             if method == "notifications/initialized":
-                self._want_catalog(None)
+                self._was_initialized_said = True
+                if self._was_initialize_answered:  # anybody can say it, and nobody has a list before that
+                    self._want_catalog(None)
             return False
         meta = None
         if self._is_filtering and self._catalog is None and not self._was_initialize_sent:
@@ -411,7 +414,7 @@ class Relay:
         self._was_initialize_answered = True
         self._version = answer.version
         self._has_tools = "tools" in answer.capabilities
-        if not self._room.is_empty:
+        if self._was_initialized_said or not self._room.is_empty:
             self._want_catalog(None)
 
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:

@@ -134,6 +134,17 @@ def test_read_only_must_be_said_plainly(annotations: bytes) -> None:
     assert build_catalog([_page(_tool("a", b',"annotations":{"readOnlyHint": true}'))], keep).names == {"a"}
 
 
+def test_of_two_tools_with_one_name_both_must_be_read_only() -> None:
+    safe, other = _tool("a", b',"annotations":{"readOnlyHint":true}'), _tool("a")
+    keep = ToolFilter(read_only=True)
+    for entries in ((safe, other), (other, safe), (safe, safe, other)):
+        catalog = build_catalog([_page(*entries)], keep)
+        assert catalog.names == frozenset()
+        assert [(tool.name, tool.why.option) for tool in catalog.denied] == [("a", "--read-only")]
+        assert safe not in catalog.result
+    assert build_catalog([_page(safe, safe)], keep).names == {"a"}
+
+
 @pytest.mark.parametrize("page", [b"{}", b'{"tools":5}', b'{"tools":[],"tools":[]}', b"[]"])
 def test_what_is_no_tool_list_is_said_so(page: bytes) -> None:
     with pytest.raises(BadToolList):
