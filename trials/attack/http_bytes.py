@@ -15,6 +15,8 @@ from trials.attack.rows import HttpBytes
 MIB = 1024 * 1024
 TE = JSON + b"Transfer-Encoding: chunked\r\n"
 GATED = frozenset({200, 202})  # judged like any other call, and refused
+# A member more for who decodes UTF-7, and the name in it is that of the denied tool.
+UTF7 = b'"x":"+ACI-,+ACI-name+ACI-:+ACI-delete+AF8-file"'
 ALL = 99  # responses: all until the connection ends
 ANY = frozenset({400, 403, 404, 405, 406, 415, 501, 505})
 
@@ -127,6 +129,17 @@ ATTACKS = [
     _says("64", "two content types", JSON + b"Content-Type: text/plain\r\n", 400, 415),
     _says("65", "charset utf-16", b"Content-Type: application/json; charset=utf-16\r\n", 415),
     _says("65", "charset utf-7", b'Content-Type: application/json; charset="utf-7"\r\n', 415),
+    *(
+        HttpBytes("65", "UTF-7, said as " + kind.replace("\t", "TAB"), lambda front, kind=kind: front.post(
+                      front.allowed.replace(b'"arguments"', UTF7 + b',"arguments"'),
+                      b"Content-Type: application/json; %b\r\n" % kind.encode(), base=front.bare + front.mirrored(b"echo")),
+                  frozenset({415}))
+        for kind in (
+            "charset=utf-7", "charset =utf-7", "charset= utf-7", "charset\t=\tutf-7", "charset=utf-8; charset=utf-7",
+            "charset=\"utf-7\"", "charset='utf-7'", "charset=utf-8 charset=utf-7", "charset*=utf-8''utf-7",
+            "charset*0=utf-; charset*1=7", "x=\"y; charset =utf-7\"", "profile=x; charset =utf-7",
+        )
+    ),
     _packed("66", "gzip", gzip.compress, JSON + b"Content-Encoding: gzip\r\n", 415),
     _packed("66", "deflate", zlib.compress, JSON + b"Content-Encoding: deflate\r\n", 415),
     _packed("66", "gzip twice", lambda body: gzip.compress(gzip.compress(body)),
