@@ -15,6 +15,7 @@ from trials.attack.rows import HttpBytes
 MIB = 1024 * 1024
 TE = JSON + b"Transfer-Encoding: chunked\r\n"
 GATED = frozenset({200, 202})  # judged like any other call, and refused
+# A member more for who decodes UTF-7, and the name in it is that of the denied tool.
 ALL = 99  # responses: all until the connection ends
 ANY = frozenset({400, 403, 404, 405, 406, 415, 501, 505})
 
@@ -139,14 +140,15 @@ ATTACKS = [
     _says("64", "two content types", JSON + b"Content-Type: text/plain\r\n", 400, 415),
     _says("65", "charset utf-16", b"Content-Type: application/json; charset=utf-16\r\n", 415),
     _says("65", "charset utf-7", b'Content-Type: application/json; charset="utf-7"\r\n', 415),
-    _in_utf7("UTF-7, plainly said", b"application/json; charset=utf-7"),
-    _in_utf7("UTF-7, a blank before the equals sign", b"application/json; charset =utf-7"),
-    _in_utf7("UTF-7, blanks and quotes", b'application/json;charset = "utf-7"'),
-    _in_utf7("UTF-7, a tab before the equals sign", b"application/json;charset\t=utf-7"),
-    _in_utf7("UTF-7, after another charset", b"application/json; charset=utf-8; charset =utf-7"),
-    _in_utf7("UTF-7, as an extended value", b"application/json; charset*=us-ascii'en'utf-7"),
-    _in_utf7("UTF-7, behind a quote that does not end", b'application/json; a="b; charset =utf-7'),
-    _in_utf7("UTF-7, behind an escaped quote", b'application/json; a="\\"; charset =utf-7'),
+    *(
+        _in_utf7("UTF-7, said as " + kind.replace("\t", "TAB"), b"application/json; " + kind.encode())
+        for kind in (
+            "charset=utf-7", "charset =utf-7", "charset= utf-7", "charset\t=\tutf-7", 'charset = "utf-7"',
+            "charset=utf-8; charset=utf-7", "charset=utf-8; charset =utf-7", 'charset="utf-7"', "charset='utf-7'",
+            "charset=utf-8 charset=utf-7", "charset*=us-ascii'en'utf-7", "charset*0=utf-; charset*1=7",
+            'x="y; charset =utf-7"', 'x="y; charset =utf-7', 'x="\\"; charset =utf-7', "profile=x; charset =utf-7",
+        )
+    ),
     _in_utf7("UTF-7, in a second header", b"application/json; a=b", b"application/json; charset =utf-7"),
     _packed("66", "gzip", gzip.compress, JSON + b"Content-Encoding: gzip\r\n", 415),
     _packed("66", "deflate", zlib.compress, JSON + b"Content-Encoding: deflate\r\n", 415),
