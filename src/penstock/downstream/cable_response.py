@@ -13,7 +13,7 @@ from penstock.downstream.replies import send_json
 from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
 from penstock.net.http_exchange import Reply
 from penstock.net.upstream_connection import Ticket
-from penstock.policy import tool_gate
+from penstock.policy import tool_lists
 from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key, maybe_id_at_edges
@@ -154,7 +154,7 @@ class CableResponse:
 
     def _lists_hidden(self, text: bytes) -> bool:
         """Whether something that is no answer of the protocol lists tools that are hidden all the same."""
-        return self._cable.is_filtering and tool_gate.text_lists_hidden_tools(text, self._cable.choice)
+        return self._cable.is_filtering and tool_lists.text_lists_hidden_tools(text, self._cable.choice)
 
     def _send_ruled(self, body: bytes | None) -> None:
         self._end()
@@ -329,7 +329,7 @@ class CableResponse:
             is_complaint = token in (None, b"null") and "error" in message.envelope
             if not is_complaint and (token is None or id_key(token) not in self._ids):
                 return "It answers a question that nobody asked"
-        if self._cable.is_filtering and tool_gate.shows_hidden_tools(message, self._cable.choice):
+        if self._cable.is_filtering and tool_lists.shows_hidden_tools(message, self._cable.choice):
             return "It lists tools that are hidden"
         if self._cable.schema is not None:
             method = message.method

@@ -11,6 +11,7 @@ from penstock.policy.catalog import ToolCatalog
 from penstock.policy.drift import maybe_drift
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.tool_lists import shown_error
 from penstock.relay.catalogs import CatalogKey, Catalogs
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.interview import Interview, NotThisEra
@@ -51,7 +52,7 @@ class ModernDesk:
     @property
     def refusal(self) -> bytes | None:
         """The error object of an upstream that does not speak the modern era."""
-        return self._verdict.error if self._verdict is not None else None
+        return shown_error(self._verdict.error, self._choice) if self._verdict is not None else None
 
     def adopt(self, link: UpstreamLink, catalog: ToolCatalog) -> None:
         """Uses a link that is already open and known to be modern."""

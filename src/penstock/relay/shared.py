@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from penstock import limits
 from penstock.errors import UpstreamError, UpstreamProtocolError
-from penstock.policy import tool_gate
+from penstock.policy import tool_lists
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink
@@ -225,7 +225,7 @@ class SharedUpstream:
 
     def _is_withheld(self, message: Message, method: str | None) -> bool:
         """Whether a message must not reach any client; says so."""
-        if self._choice.is_active and tool_gate.shows_hidden_tools(message, self._choice):
+        if self._choice.is_active and tool_lists.shows_hidden_tools(message, self._choice):
             log.warning("Withheld a message of the upstream: it lists tools that are hidden.")
             return True
         if self._schema is None:
