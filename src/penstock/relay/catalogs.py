@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
@@ -14,6 +13,7 @@ from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.policy.catalog import ToolCatalog
 from penstock.wire.eras import Era
+from penstock.wire.http1 import Headers
 
 log = logging.getLogger("penstock")
 
@@ -40,17 +40,34 @@ def principal_of(authorization: bytes | None) -> bytes:
     return hashlib.sha256(authorization).digest()
 
 
-def credentials_in(fields: dict[bytes, bytes]) -> bytes:
-    """All that a request says of who makes it: in Authorization, a cookie, or a header such as X-Api-Key."""
-    found = sorted(name for name in fields if _CREDENTIAL.search(name) and name not in _NO_CREDENTIAL)
-    return b"".join(b"%b:%d:%b\n" % (name, len(fields[name]), fields[name]) for name in found)
-
-
-_CREDENTIAL = re.compile(
-    rb"auth|cookie|key|token|secret|cred|passw|user|account|tenant|ident|jwt|assert|principal"
+_NO_RIGHTS = frozenset(
+    b"accept accept-encoding baggage b3 cache-control content-encoding content-language content-length "
+    b"content-type date dnt expect host last-event-id mcp-method mcp-name mcp-protocol-version "
+    b"mcp-session-id origin pragma priority referer te traceparent tracestate upgrade-insecure-requests "
+    b"user-agent via x-correlation-id x-request-id".split()
 )
-_NO_CREDENTIAL = frozenset((b"user-agent", b"idempotency-key"))
-"""Headers that are called like credentials and are none."""
+_NO_RIGHTS_BEGINNINGS = (b"mcp-param-", b"sec-", b"x-b3-", b"if-")
+
+
+def rights_of(headers: Headers) -> bytes:
+    """What stands for all that a request tells the upstream of its sender.
+
+    Not only Authorization: keys and cookies have headers of many names, so whatever is not known to say
+    nothing of the sender counts. At worst something is made twice for one; it is never given to another.
+    """
+    telling = []
+    for name, value in headers:
+        name = name.lower()
+        if name not in _NO_RIGHTS and not name.startswith(_NO_RIGHTS_BEGINNINGS):
+            telling.append((name, value))
+    if not telling:
+        return b""
+    import hashlib
+
+    state = hashlib.sha256()
+    for name, value in sorted(telling):
+        state.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
+    return state.digest()
 
 
 class Catalogs:
@@ -64,10 +81,10 @@ class Catalogs:
         self._waiting: dict[CatalogKey, list[Waiter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def key(self, era: Era, fields: dict[bytes, bytes]) -> CatalogKey:
+    def key(self, era: Era, headers: Headers) -> CatalogKey:
         """Under which key the catalog of a request with these headers is kept."""
         if self.is_by_principal:
-            return CatalogKey(era, principal_of(credentials_in(fields)))
+            return CatalogKey(era, rights_of(headers))
         return _EVERYBODYS[era is Era.MODERN]
 
     def by_era(self) -> dict[Era, ToolCatalog]:
