@@ -308,7 +308,8 @@ UPSTREAM_POSTS = 256
 """Requests of one session under way at an HTTP upstream, each on its own connection; more wait their turn."""
 
 UNANSWERED_BYTES = 4 * MESSAGE_BYTES
-"""Bytes posted to an upstream that has not begun to answer; past this the client is not read."""
+"""Bytes of a session that its upstream has not taken, or, posted to it, not begun to answer. Past this a client
+on stdio is not read, and one over HTTP is answered 503: there each post that is accepted makes room for one more."""
 
 UNHEARD_ANSWERS = 256
 """Answers that an HTTP upstream still works on and nobody waits for; past this the oldest is given up."""
@@ -338,7 +339,8 @@ LISTEN_LINGER_SECONDS = 1.0
 """How long an event stream may stay open after the response it was there for."""
 
 CANCELLED_SECONDS = 30.0
-"""How long an upstream may keep the answer to a cancelled request open, and a place with it."""
+"""How long an upstream may keep the answer to a cancelled request open, and a place with it; and how long it
+may still speak of one on a link that clients share."""
 
 SESSION_END_SECONDS = 1.0
 """How long the upstream may take to hear that its session is over."""

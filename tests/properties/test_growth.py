@@ -13,7 +13,7 @@ import pytest
 
 from memory_doors import CHOICE, catalog
 from penstock.errors import ProtocolError
-from penstock.policy import tool_gate
+from penstock.policy import tool_gate, tool_lists
 from penstock.policy.catalog import BadToolList, build_catalog
 from penstock.wire import glance, splice
 from penstock.wire.ambiguity import Ambiguous
@@ -35,7 +35,7 @@ def _of_a_client(text: bytes) -> None:
 def _of_an_upstream(text: bytes) -> None:
     message = read_upstream_message(text)
     if isinstance(message, Message):
-        tool_gate.shows_hidden_tools(message, CHOICE)
+        tool_lists.shows_hidden_tools(message, CHOICE)
 
 
 def _of_events(text: bytes) -> None:
@@ -55,7 +55,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "client": _of_a_client,
     "upstream": _of_an_upstream,
     "body": lambda text: to_body(text, True),
-    "error page": lambda text: tool_gate.text_lists_hidden_tools(text, CHOICE),
+    "error page": lambda text: tool_lists.text_lists_hidden_tools(text, CHOICE),
     "list": lambda text: build_catalog([text], CHOICE),
     "glance": glance.maybe_response_id,
 }

@@ -154,3 +154,31 @@ def test_a_reader_that_does_not_read_hurts_only_itself(client: str, upstream: st
                 slow.answer(b"9", within=60)
                 assert sum(b"notifications/" in heard.raw[:60] for heard in slow.heard) == FLOOD
             slow.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("client", "era"), [("sse", "legacy"), ("streamable", "legacy"), ("streamable", "modern")]
+)
+def test_138_what_clients_post_to_an_upstream_that_stops_reading_does_not_pile_up(
+    client: str, era: str, tmp_path: Path
+):
+    """Each post is accepted at once, so that nothing but a refusal slows its client down."""
+    note = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"d":"%b"}}' % (b"x" * MIB)
+    with Upstream("stdio", tmp_path) as there, Proxy(tmp_path, there.words(), "--deny", DENY) as proxy:
+        door, other = proxy.connect(client, era), proxy.connect(client, "legacy")
+        door.begin()
+        other.begin()
+        before = peak_memory(proxy.process.pid)
+        door.order("deaf")
+        statuses = []
+        for _ in range(100):
+            door.say(note)
+            statuses.append(door.last.status)
+        assert statuses == sorted(statuses)
+        assert set(statuses) == {202, 503}
+        assert statuses.count(202) < 50
+        assert peak_memory(proxy.process.pid) - before < 70 * MIB
+        assert other.is_alive()
+        door.close()
+        other.close()

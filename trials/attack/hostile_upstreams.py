@@ -103,6 +103,26 @@ ATTACKS = [
                b'{"jsonrpc":"2.0","method":"x","params":{"tools":[{"x":"%b","name":"delete_file"}]}}' % (unit * 200_000))
         for what, unit in (("escaped quotes", b'\\"n'), ("names in quotes", b'\\"name\\":\\"'), ("half pairs", b"\\ud800"))
     ),
+    *(
+        _bad("95", f"a list of tools as {what}", _result(b'{"tools":%b}' % tools))
+        for what, tools in (
+            ("an object", b'{"delete_file":{"inputSchema":{}}}'),
+            ("bare names", b'["echo","delete_file"]'),
+            ("functions", b'[{"type":"function","function":{"name":"delete_file"}}]'),
+            ("lists", b'[[{"name":"delete_file"}]]'),
+        )
+    ),
+    _bad("95", "a list in a list of results", _result(b"[%b]" % LISTING)),
+    _bad("95", "a list beside the result", b'{"jsonrpc":"2.0","id":<id>,"result":{},"tools":[{"name":"delete_file"}]}'),
+    _bad("95", "a list beside the result, deeper", b'{"jsonrpc":"2.0","id":<id>,"result":{},"data":%b}' % LISTING),
+    _bad("101", "a list in the data of an error",
+         b'{"jsonrpc":"2.0","id":<id>,"error":{"code":-1,"message":"no","data":%b}}' % LISTING),
+    _bad("101", "a list in the data of an error of 300 kB",
+         b'{"jsonrpc":"2.0","id":<id>,"error":{"code":-1,"message":"%b","data":%b}}' % (b"x" * 300_000, LISTING)),
+    _noise("93", "a notification with the list beside its params", b'{"jsonrpc":"2.0","method":"x","tools":[{"name":"delete_file"}]}'),
+    _noise("93", "a notification with the list in positional params", b'{"jsonrpc":"2.0","method":"x","params":[%b]}' % LISTING),
+    _noise("93", "tools for the client's model in a notification",
+           b'{"jsonrpc":"2.0","method":"sampling/createMessage","params":%b}' % LISTING),
     _bad("95", "after a name that is none", _result(b'{"tools":[7,null,{"name":5},{"name":"delete_file"}]}')),
     _bad("95", "result twice", b'{"jsonrpc":"2.0","id":<id>,"result":{},"result":%b}' % LISTING),
     _bad("50", "CR inside an answer", b'{"jsonrpc":"2.0","id":<id>,\r"result":{}}', "stdio"),

@@ -30,7 +30,7 @@ from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict, is_open
-from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of
+from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of, rights_of
 from penstock.wire.bodies import to_body
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers
@@ -77,8 +77,10 @@ class Cable:
         has_sessions: bool,
         schema: SchemaCheck | None,
         reviews: Reviews | None,
+        tools_seconds: float = limits.TOOLS_SECONDS,
     ) -> None:
         self.client = client
+        self._tools_seconds = tools_seconds
         self.choice = choice
         self.schema = schema
         self.reviews = reviews
@@ -180,14 +182,15 @@ class Cable:
         if review is None:
             self._follow(verdict, message, request, reply, None, None)
             return
-        if cancels_what_waits(message, review):
+        era = self._heads.read(request).era
+        # In the newer era whoever cancels hangs up; an id there may be that of another client as well.
+        if era is Era.LEGACY and cancels_what_waits(message, review):
             reply.send(202, [])
             return
         asked = begin(message, review)
         if not (is_open(verdict) and asked.watches("client")):
             self._follow(verdict, message, request, reply, review, asked)
             return
-        era = self._heads.read(request).era
         waiting = review.ask_client(
             message,
             asked,
@@ -255,7 +258,8 @@ class Cable:
             self._send(request, response, head, ping)
 
     def _catalog_key(self, request: Request) -> CatalogKey:
-        return self._catalogs.key(self._heads.read(request).era, request.fields.get(b"authorization"))
+        head = self._heads.read(request)
+        return self._catalogs.key(head.era, head.headers)
 
     def _with_catalog(
         self, request: Request, message: Message, then: Callable[[ToolCatalog | UpstreamError], None]
@@ -266,7 +270,9 @@ class Cable:
         if known is not None:
             then(known)
         elif self._catalogs.is_by_principal:
-            fetch = CatalogFetch(self.client, self.choice, key, self._catalogs, self._on_catalog)
+            fetch = CatalogFetch(
+                self.client, self.choice, key, self._catalogs, self._on_catalog, self._tools_seconds
+            )
             self._catalogs.wait(key, then, lambda: fetch.start(head.headers, message.params, head.era))
         else:
             self._catalogs.wait(key, then)
@@ -352,6 +358,7 @@ class Cable:
         head = self._heads.read(request)
         response = CableResponse(self, reply, message, head)
         response.method = request.method
+        response.is_endpoint = target is None
         if review is not None:
             response.review, response.asked = review, asked
             if head.era is Era.LEGACY and message is not None and asked is not None:
@@ -391,14 +398,19 @@ class Cable:
         if self.reviews is None:
             return None
         principal = principal_of(request.header(b"authorization"))
+        rights = request.known.get("rights")
+        if rights is None:
+            rights = request.known["rights"] = rights_of(self._heads.read(request).headers)
         session = request.header(b"mcp-session-id")
-        if session is not None:
-            return self.reviews.find(b"session " + session, session, principal)
-        if message is not None and message.method == "initialize":
-            return self.reviews.new(None, principal)
         if era_of_header(request.header(b"mcp-protocol-version")) is Era.MODERN:
-            return self.reviews.find(b"principal " + principal, None, principal)
-        return self.reviews.find(b"connection %d" % request.connection_id, None, principal)
+            # There are no sessions in this era: an id is whatever the client likes, and a new one each time
+            # would be a way out of every limit.
+            return self.reviews.find(b"principal " + principal, None, rights)
+        if session is not None:
+            return self.reviews.find(b"session " + session, session, rights)
+        if message is not None and message.method == "initialize":
+            return self.reviews.new(None, rights)
+        return self.reviews.find(b"connection %d" % request.connection_id, None, rights)
 
     def remember_session(self, session: bytes) -> None:
         """This session id works."""

@@ -13,7 +13,7 @@ from penstock.downstream.replies import send_json
 from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
 from penstock.net.http_exchange import Reply
 from penstock.net.upstream_connection import Ticket
-from penstock.policy import tool_gate
+from penstock.policy import tool_lists
 from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key, maybe_id_at_edges
@@ -40,6 +40,7 @@ class CableResponse:
     review: Review | None = None
     asked: Asked | None = None
     on_success: Callable[[], None] | None = None  # instead of passing a good answer on
+    is_endpoint = True  # the MCP endpoint was asked; else it is metadata
     _status = 0
     _known: AnswerHead | None = None
     _reader: SseReader | None = None
@@ -95,7 +96,7 @@ class CableResponse:
         is_stream = known.is_stream
         if self._era is Era.LEGACY and self._message is not None and status == 200:
             self._cable.answers_with_events = is_stream
-        if is_stream and status == 200 and self.on_success is None:
+        if is_stream and 200 <= status < 300 and self.on_success is None:
             self._reader = SseReader(limits.MESSAGE_BYTES + 64 * 1024)
             self._start_stream()
         elif self._first:
@@ -138,13 +139,17 @@ class CableResponse:
             self.on_success()
             return
         self.ticket = None  # it has no more to say, and knows us
-        # An empty body is fine where nothing was asked; to a question it is no answer.
-        is_looked_at = self._status == 200 and self.method == b"POST" and bool(body or self._ids)
+        # An empty body is fine where nothing was asked; to a question it is no answer. Clients take any
+        # success for one, but for the two that say that there is none.
+        is_answer = 200 <= self._status < 300 and self._status not in (202, 204)
+        is_looked_at = (
+            is_answer and self.method == b"POST" and bool(body or (self._ids and self._status == 200))
+        )
         if is_looked_at:
             body = self._checked_body(body)
             self._rule(body, self._send_ruled)
-        elif body and self._lists_hidden(body):
-            log.warning("Withheld an answer of the upstream. It lists tools that are hidden.")
+        elif body and (why := self._maybe_hidden(body, is_answer)) is not None:
+            log.warning("Withheld an answer of the upstream. %s.", why)
             self._headers = [(b"Content-Type", b"application/json")]
             self._send_ruled(self._error(INVALID_ANSWER))
         elif body and self.method == b"POST" and self.review is not None and _is_message(body):
@@ -152,9 +157,19 @@ class CableResponse:
         else:
             self._send_ruled(body)
 
+    def _maybe_hidden(self, body: bytes, is_answer: bool) -> str | None:
+        """Why what is no answer to a request must not be passed on; None when it may."""
+        if self._lists_hidden(body):
+            return "It lists tools that are hidden"
+        is_watched = self._cable.is_filtering or self.review is not None
+        if is_watched and is_answer and self.is_endpoint and self.method == b"GET" and _has_events(body):
+            # Some clients read whatever a GET brings as a stream, and ask for no type.
+            return "It is a stream of events that does not say so"
+        return None
+
     def _lists_hidden(self, text: bytes) -> bool:
         """Whether something that is no answer of the protocol lists tools that are hidden all the same."""
-        return self._cable.is_filtering and tool_gate.text_lists_hidden_tools(text, self._cable.choice)
+        return self._cable.is_filtering and tool_lists.text_lists_hidden_tools(text, self._cable.choice)
 
     def _send_ruled(self, body: bytes | None) -> None:
         self._end()
@@ -329,7 +344,7 @@ class CableResponse:
             is_complaint = token in (None, b"null") and "error" in message.envelope
             if not is_complaint and (token is None or id_key(token) not in self._ids):
                 return "It answers a question that nobody asked"
-        if self._cable.is_filtering and tool_gate.shows_hidden_tools(message, self._cable.choice):
+        if self._cable.is_filtering and tool_lists.shows_hidden_tools(message, self._cable.choice):
             return "It lists tools that are hidden"
         if self._cable.schema is not None:
             method = message.method
@@ -396,9 +411,15 @@ class CableResponse:
 
 def _is_message(body: bytes) -> bool:
     try:
-        return isinstance(read_upstream_message(body), Message)
+        read_upstream_message(body)
     except UpstreamProtocolError:
         return False
+    return True
+
+
+def _has_events(body: bytes) -> bool:
+    events = SseReader(limits.MESSAGE_BYTES + 64 * 1024).feed(body + b"\n\n")
+    return any(isinstance(event, Oversize) or event.data for event in events)
 
 
 def _parts(body: bytes) -> list[bytes]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.errors import ToolListFailed, UpstreamError, UpstreamProtocolError
+from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
 from penstock.net.http_client import HttpClient
+from penstock.net.upstream_connection import Ticket
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.catalogs import CatalogKey, Catalogs
@@ -30,8 +32,11 @@ class CatalogFetch:
         key: CatalogKey,
         catalogs: Catalogs,
         on_catalog: Callable[[ToolCatalog], None],
+        seconds: float,
     ) -> None:
+        """`seconds` is what all pages together may take: whoever comes meanwhile waits for the same list."""
         self._client = client
+        self._seconds = seconds
         self._choice = choice
         self._key = key
         self._catalogs = catalogs
@@ -43,6 +48,8 @@ class CatalogFetch:
         self._size = 0
         self._status = 0
         self._is_over = False
+        self._ticket: Ticket | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def start(self, headers: Headers, params: Members | None, era: Era) -> None:
         """Begins; the outcome goes to the catalogs."""
@@ -59,6 +66,7 @@ class CatalogFetch:
         if era is Era.MODERN:
             self._headers.append((b"Mcp-Method", b"tools/list"))
             self._fetch = ListFetch(maybe_modern_meta(params))
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._time_out)
         self._send(self._fetch.first_request())
 
     def on_head(self, status: int, headers: Headers) -> None:
@@ -80,6 +88,8 @@ class CatalogFetch:
 
     def on_end(self) -> None:
         """One page is complete."""
+        if self._is_over:
+            return
         texts = self._body if self._reader is not None else [b"".join(self._body)]
         for text in texts:
             try:
@@ -94,8 +104,22 @@ class CatalogFetch:
     def on_failure(self, error: UpstreamError) -> None:
         """The list cannot be had."""
         if not self._is_over:
-            self._is_over = True
+            self._end()
             self._catalogs.fail(self._key, error)
+
+    def _time_out(self) -> None:
+        ticket = self._ticket
+        detail = f"Request timeout after {round(self._seconds * 1000)}ms"
+        self.on_failure(ToolListFailed(detail, Failure.TIMEOUT))
+        if ticket is not None:
+            ticket.cancel()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._ticket = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _take(self, page: Message) -> None:
         try:
@@ -107,11 +131,13 @@ class CatalogFetch:
         except ToolListFailed as failure:
             self.on_failure(failure)
             return
-        self._is_over = True
+        self._end()
         self._on_catalog(catalog)
         self._catalogs.put(self._key, catalog)
 
     def _send(self, request: Message) -> None:
         self._body = []
         self._size = 0
-        self._client.request(b"POST", self._client.url.target, self._headers, request.raw, self)
+        self._ticket = self._client.request(
+            b"POST", self._client.url.target, self._headers, request.raw, self
+        )

@@ -45,7 +45,15 @@ class Front:
             found(request, reply)
         elif path == HEALTH:
             reply.send(200, [(b"Content-Type", b"text/plain")], b"ok\n")
-        elif self._well_known is not None and path.startswith(_WELL_KNOWN) and b".." not in path:
+        elif self._well_known is not None and path.startswith(_WELL_KNOWN) and not _leads_up(path):
             self._well_known(request, reply)
         else:
             refuse(reply, 404, "Not found")
+
+
+def _leads_up(path: bytes) -> bool:
+    """Whether somebody could find his way out of a folder by `path`, however often he decodes it."""
+    path = path.lower()
+    while b"%25" in path:
+        path = path.replace(b"%25", b"%")
+    return b".." in path.replace(b"%2e", b".")

@@ -18,6 +18,7 @@ from penstock import limits
 from penstock.downstream.event_stream import EventStream
 from penstock.downstream.replies import (
     accepts,
+    is_refused_for_now,
     is_session_id,
     maybe_wrong_post,
     refuse,
@@ -142,6 +143,8 @@ class HttpSession:
     def take(self, message: Message | Batch, reply: Reply) -> None:
         """Takes what the client posted."""
         self._requests += 1
+        if is_refused_for_now(reply, self._link):
+            return
         post = Post(reply, self, message)
         self._posts[post] = None
         if not self._relay.take(message, post):

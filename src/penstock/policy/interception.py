@@ -102,7 +102,7 @@ class Interceptor:
             for action in rule.actions
         )
         may_carry = False
-        if direction == "upstream" and method in embedded.CARRIERS:
+        if direction == "upstream" and method not in _ASKED_WITHIN:
             inner = [self._plan(asked, "upstream") for asked in _ASKED_WITHIN]
             may_carry = any(not plan.is_empty for plan in inner)
             slow = slow or any(plan.waits for plan in inner)
@@ -143,7 +143,9 @@ class Interceptor:
         message, context = scene.message, scene.context
         is_transport = self.config.mode == "transport"
         is_reviewed = is_transport or self.config.classes.is_reviewed(message, context)
-        walk = Walk(scene, plan, self.config.chain, is_reviewed, message.kind is Kind.REQUEST)
+        # Without an id a request gets no answer, but it may well be done.
+        is_asking = message.method is not None and not message.method.startswith("notifications/")
+        walk = Walk(scene, plan, self.config.chain, is_reviewed, is_asking)
         if not plan.waits:
             await walk.go()
             return walk.blocked, walk.answer

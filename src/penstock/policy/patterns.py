@@ -36,20 +36,35 @@ class Pattern(Struct, frozen=True):
         """Does the pattern match anywhere in `text`?"""
         if self._plain is not None and len(text) <= limits.PLAIN_TEXT:
             return self._plain.search(text) is not None
-        try:
-            raw = text.encode()
-        except UnicodeEncodeError:
-            # Half a surrogate pair is no character, and then `.` would not match it: a name with one
-            # in it could slip past `^evil.*$`. It counts as U+FFFD, which most readers show for it.
-            raw = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
-        return _engine(self.source).search(raw) is not None
+        return _engine(self.source).search(_utf8(text)) is not None
+
+    def holds_in(self, text: str, every: bool) -> bool:
+        """Does it match anywhere in `text` to everybody (`every`), or to anybody?
+
+        People and engines disagree about line feeds: whether `.` is one, and whether `$` stands before the
+        last. Strictly they are neither. But who blocks `^rm .*$` means a command that ends in one as well.
+        """
+        if every or "\n" not in text or self.found_in(text):
+            return self.found_in(text)
+        loose = _engine(self.source, is_dot_all=True)
+        return any(loose.search(_utf8(form)) is not None for form in (text, text.rstrip("\r\n")))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair is no character, and then `.` would not match it: a name with one
+        # in it could slip past `^evil.*$`. It counts as U+FFFD, which most readers show for it.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
 @lru_cache(limits.PATTERNS_KEPT)
-def _engine(source: str) -> Any:
+def _engine(source: str, is_dot_all: bool = False) -> Any:
     import re2  # here, because a proxy without patterns, or with plain ones, has no use for it
 
     options = re2.Options()
+    options.dot_nl = is_dot_all
     options.log_errors = False
     options.never_capture = True
     options.max_mem = limits.PATTERN_BYTES

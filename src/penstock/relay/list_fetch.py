@@ -95,7 +95,7 @@ class ListFetch:
     def catalog(self, choice: ToolFilter) -> ToolCatalog:
         """The catalog made of the pages. Raises ToolListFailed when they are no tool list."""
         if self.refusal is not None:
-            return empty_catalog(self.refusal)
+            return empty_catalog(self.refusal, choice)
         try:
             return build_catalog(self.pages, choice)
         except BadToolList as why:

@@ -21,7 +21,7 @@ from penstock.errors import (
     UpstreamError,
     UpstreamProtocolError,
 )
-from penstock.policy import tool_gate
+from penstock.policy import tool_gate, tool_lists
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
@@ -93,6 +93,7 @@ class Relay:
         self._version: object = None  # negotiated, legacy era
         self._was_initialize_sent = False
         self._was_initialize_answered = False
+        self._was_initialized_said = False
         self._has_tools = True
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
@@ -197,7 +198,9 @@ class Relay:
         if id_token is None:
             self._upstream.send(message)
             if method == "notifications/initialized":
-                self._want_catalog(None)
+                self._was_initialized_said = True
+                if self._was_initialize_answered:  # anybody can say it, and nobody has a list before that
+                    self._want_catalog(None)
             return False
         meta = None
         if self._is_filtering and self._catalog is None and not self._was_initialize_sent:
@@ -299,7 +302,7 @@ class Relay:
         for message, route in self._room.leave():
             assert message.id_token is not None
             if refusal is not None:
-                raw = raw_error_reply(message.id_token, refusal)
+                raw = raw_error_reply(message.id_token, tool_lists.shown_error(refusal, self._choice))
             else:
                 raw = error_reply(message.id_token, INTERNAL_ERROR, failure.safe_message)
             self._to_client(raw, route)
@@ -336,7 +339,7 @@ class Relay:
                 self.from_upstream(part)
         elif message.kind is _RESPONSE:
             self._take_upstream_response(message)
-        elif self._is_filtering and tool_gate.shows_hidden_tools(message, self._choice):
+        elif self._is_filtering and tool_lists.shows_hidden_tools(message, self._choice):
             log.warning("Dropped a message from the upstream: it lists tools that are hidden.")
         elif self._breaks_schema(message, message.method):
             if message.id_token is not None:
@@ -367,7 +370,7 @@ class Relay:
         if self._schema is not None and self._breaks_schema(message, exchange.method):
             self._to_client(error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER), exchange.route)
             return
-        if self._is_filtering and tool_gate.shows_hidden_tools(message, self._choice):
+        if self._is_filtering and tool_lists.shows_hidden_tools(message, self._choice):
             log.warning("Withheld an answer of the upstream: it lists tools that are hidden.")
             reply = error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER)
             self._to_client(reply, exchange.route)
@@ -411,7 +414,7 @@ class Relay:
         self._was_initialize_answered = True
         self._version = answer.version
         self._has_tools = "tools" in answer.capabilities
-        if not self._room.is_empty:
+        if self._was_initialized_said or not self._room.is_empty:
             self._want_catalog(None)
 
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:

@@ -11,7 +11,15 @@ import logging
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.errors import ConnectFailed, Failure, RequestFailed, UpstreamError, UpstreamLost
+from penstock.errors import (
+    ConnectFailed,
+    Failure,
+    RequestFailed,
+    SessionEnded,
+    SessionRefused,
+    UpstreamError,
+    UpstreamLost,
+)
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.upstream import refusals
@@ -77,6 +85,11 @@ class SseUpstream:
         self._settled: asyncio.Event | None = None
 
     # --- toward the upstream -----------------------------------------------------------------------------
+
+    @property
+    def untaken(self) -> int:
+        """Bytes of messages that the upstream has not answered, or not accepted."""
+        return self._outbox.size
 
     def send(self, message: Message) -> None:
         """Posts a message when its turn has come."""
@@ -215,13 +228,13 @@ class SseUpstream:
         elif error is not None:
             self._lose(error)
         elif answer.is_events:
-            self._lose(UpstreamLost("Its stream ended"))
+            self._lose(SessionEnded("Its stream ended"))
         else:
             self.wants_credentials = answer.status == 401
             is_elsewhere = not self.is_proven and (answer.is_good or refusals.is_another_kind(answer))
             if is_elsewhere and self._on_unsuitable(f"HTTP {answer.status}"):
                 return
-            self._lose(ConnectFailed(self._url.origin, refusals.describe(answer), Failure.INVALID_RESPONSE))
+            self._lose(SessionRefused(self._url.origin, refusals.describe(answer)))
 
     def _on_silence(self) -> None:
         detail = f"Connection timeout after {round(self._connect_seconds * 1000)}ms"
@@ -250,7 +263,7 @@ class SseUpstream:
             return
         log.info("The upstream is gone: %s.", error.detail)
         if not self._is_revivable:
-            self._give_up(UpstreamLost())
+            self._give_up(SessionEnded() if error.is_of_one_session else UpstreamLost())
             return
         self._outbox.hold()
         waiting_ids, self._waiting = self._waiting, {}

@@ -23,7 +23,7 @@ Members = dict[str, Raw]
 RESERVED = frozenset("jsonrpc id method params result error name uri arguments cursor task _meta".split())
 """Member names that decide what a message does. Nothing may merely look like one of them."""
 
-_INHERITED = frozenset({"__proto__", "constructor", "prototype"})
+INHERITED = frozenset({"__proto__", "constructor", "prototype"})
 """Member names through which a careless JavaScript reader inherits members that are not there."""
 
 # Names that are common beside the reserved ones and fold apart from all of them: a message that has only
@@ -164,7 +164,11 @@ def members(raw: bytes | Raw) -> Members:
 
     Raises NotJson, NotAnObject, or Ambiguous when two readers could see different members.
     """
-    found, text = last_members(raw)
+    return checked_members(raw, *last_members(raw))
+
+
+def checked_members(raw: bytes | Raw, found: Members, text: bytes | Raw) -> Members:
+    """What `members` gives, for those who have asked `last_members` already."""
     size = len(memoryview(text))
     if size > _COPY_BYTES or text is not raw or _encode(found) != bytes(text):
         spans = _spans_as_written(memoryview(text), found)
@@ -312,7 +316,7 @@ def _refuse_look_alikes(names: Members) -> None:
         plain = name if name in RESERVED else folded(name)
         if plain in seen or (plain in RESERVED and name not in RESERVED):
             raise Ambiguous("a member name looks like another")
-        if plain in _INHERITED:
+        if plain in INHERITED:
             raise Ambiguous("a member name reaches into the reader's own objects")
         seen.add(plain)
 

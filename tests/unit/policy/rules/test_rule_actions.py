@@ -141,6 +141,25 @@ def test_transform_gives_the_value_to_a_function() -> None:
     assert _after({"transform": f"{__name__}:shout"}).verdict == Pass(RAW, False)  # a mapping: left alone
 
 
+MASKED = {"transform": {"call": "penstock.policy.masks:mask_emails", "field": "arguments"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after"),
+    [
+        (b'{"m":"x@y.de","m":"ok"}', b'{"m":"ok"}'),
+        (b'{"a":[{"m":"x@y.de" , "m":1}]}', b'{"a":[{"m":1}]}'),
+        (b'{"m":"\\u0078@y.de","h":"\\ud800"}', b'{"m":"[masked]","h":"\\ud800"}'),
+        (b'{"h" : "\\ud800\\u0041"}', b'{"h" : "\\ud800\\u0041"}'),
+        (b'{ "n" : 1e400, "N":1.0 }', b'{ "n" : 1e400, "N":1.0 }'),
+    ],
+)
+def test_a_transform_lets_nothing_pass_that_it_has_not_seen(arguments: bytes, after: bytes) -> None:
+    raw = b'{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"t","arguments":%b}}'
+    verdict = send(interceptor(rule(MASKED)), client(raw % arguments)).verdict
+    assert verdict == Pass(raw % after, after != arguments)
+
+
 def test_a_transform_that_raises_blocks_and_says_nothing_of_why(caplog: pytest.LogCaptureFixture) -> None:
     outcome = _after({"transform": f"{__name__}:crash"})
     assert "secret" not in str(error_of(outcome))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -219,3 +221,17 @@ def test_a_method_interceptor_that_cannot_be_made_is_a_fault(entry: Any, place: 
     config, faults = build({"method_interceptors": {"tools/call": entry}})
     assert config is None
     assert [fault.path for fault in faults] == [("method_interceptors", "tools/call", *place)]
+
+
+@pytest.mark.parametrize("uri", ["file:///%s/link/../key", "file:///%s/a/../link/%%2e%%2e/key"])
+def test_dots_behind_a_symbolic_link_go_up_from_where_it_leads(uri: str, tmp_path: Path) -> None:
+    """Who opens the path as written lands outside; who takes the dots away first, inside. Both must do."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside" / "deep"
+    inside.mkdir()
+    outside.mkdir(parents=True)
+    (inside / "link").symlink_to(outside)
+    (inside / "a").mkdir()
+    (inside / "key").write_text("mine")
+    guard = ResourceAccessInterceptor(ResourceAccessConfig((str(inside),)), os.path.realpath)
+    assert guard.allows(f"file://{inside}/a/../key")
+    assert not guard.allows(uri % str(inside).lstrip("/"))
