@@ -9,6 +9,9 @@ LINE_BYTES = 20 * 1024 * 1024
 NESTING = 128
 """Levels of objects and arrays. Real messages stay below 30; parsers start to die near 1,000."""
 
+BATCH_MESSAGES = 1_000
+"""Messages in one batch of a client. Each costs us what a message costs, and its sender perhaps two bytes."""
+
 NAME_ECHO = 128
 """Characters of a tool name that an error may repeat: the longest name the MCP text recommends."""
 

@@ -30,7 +30,7 @@ def test_a_client_that_cannot_be_paused_is_refused_when_too_much_waits() -> None
 
 
 def _lists_asked_for(*said: bytes) -> int:
-    """How often the upstream was asked for its tools, when the client said this, and `ANSWER` when it came."""
+    """How often the upstream was asked for its tools when the client said this, and `ANSWER` came back."""
 
     async def run() -> int:
         upstream = Memory()
