@@ -23,7 +23,7 @@ Members = dict[str, Raw]
 RESERVED = frozenset("jsonrpc id method params result error name uri arguments cursor task _meta".split())
 """Member names that decide what a message does. Nothing may merely look like one of them."""
 
-_INHERITED = frozenset({"__proto__", "constructor", "prototype"})
+INHERITED = frozenset({"__proto__", "constructor", "prototype"})
 """Member names through which a careless JavaScript reader inherits members that are not there."""
 
 # Names that are common beside the reserved ones and fold apart from all of them: a message that has only
@@ -316,7 +316,7 @@ def _refuse_look_alikes(names: Members) -> None:
             raise Ambiguous(f"it has more than {_ODD_NAMES} names that are not ASCII")
         if plain in seen or (plain in RESERVED and name not in RESERVED):
             raise Ambiguous("a member name looks like another")
-        if plain in _INHERITED:
+        if plain in INHERITED:
             raise Ambiguous("a member name reaches into the reader's own objects")
         seen.add(plain)
 
