@@ -9,6 +9,9 @@ LINE_BYTES = 20 * 1024 * 1024
 NESTING = 128
 """Levels of objects and arrays. Real messages stay below 30; parsers start to die near 1,000."""
 
+BATCH_MESSAGES = 1_000
+"""Messages in one batch of a client. Each costs us what a message costs, and its sender perhaps two bytes."""
+
 NAME_ECHO = 128
 """Characters of a tool name that an error may repeat: the longest name the MCP text recommends."""
 
@@ -23,6 +26,9 @@ LIST_BYTES = 64 * 1024 * 1024
 
 PENDING_REQUESTS = 100_000
 """Requests waiting for an answer in one session and direction; the oldest is forgotten first."""
+
+PENDING_ID_BYTES = 2 * MESSAGE_BYTES
+"""Bytes of their ids, which may be as long as a message; the oldest is forgotten first."""
 
 REFUSED_IDS = 1_024
 """Ids of requests we answered ourselves, remembered so that a late cancel does not reach the upstream."""
@@ -308,8 +314,8 @@ UPSTREAM_POSTS = 256
 """Requests of one session under way at an HTTP upstream, each on its own connection; more wait their turn."""
 
 UNANSWERED_BYTES = 4 * MESSAGE_BYTES
-"""Bytes of a session that its upstream has not taken, or, posted to it, not begun to answer. Past this a client
-on stdio is not read, and one over HTTP is answered 503: there each post that is accepted makes room for one more."""
+"""Bytes of a session that its upstream has not taken, or, posted to it, not begun to answer. Past this a
+client on stdio is not read, and one over HTTP is answered 503: each post taken makes room for another."""
 
 UNHEARD_ANSWERS = 256
 """Answers that an HTTP upstream still works on and nobody waits for; past this the oldest is given up."""

@@ -47,7 +47,7 @@ from penstock.wire.message import (
     read_upstream_message,
 )
 from penstock.wire.replies import CANCELLED, error_code, error_reply
-from penstock.wire.routing_headers import check_routing_headers
+from penstock.wire.routing_headers import check_routing_headers, refuse_routing_headers
 from penstock.wire.sse import encode_event
 
 if TYPE_CHECKING:  # loaded only where there are rules
@@ -131,6 +131,7 @@ class Cable:
         try:
             message = read_client_message(request.body)
             if isinstance(message, Batch):
+                refuse_routing_headers(request.fields)
                 self._take_batch(message, request, reply)
                 return
             if head.is_routed:

@@ -24,12 +24,17 @@ class Exchange(Struct):
 
 
 class PendingTable:
-    """The requests of one direction of one session that were passed on and not yet answered."""
+    """The requests of one direction of one session that were passed on and not yet answered.
+
+    Past so many, or so many bytes of ids, the oldest are forgotten.
+    """
 
     def __init__(self, capacity: int = limits.PENDING_REQUESTS) -> None:
         self._capacity = capacity
         self._exchanges: dict[bytes, Exchange] = {}
-        self._rounded: dict[bytes, list[bytes]] = {}  # keys of ids that a peer may give back less exactly
+        self._id_bytes = 0
+        # Keys of ids that a peer may give back less exactly, oldest first.
+        self._rounded: dict[bytes, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
         return len(self._exchanges)
@@ -44,10 +49,13 @@ class PendingTable:
             return False
         if len(self._exchanges) >= self._capacity:
             self._take_out(next(iter(self._exchanges)))
+        self._id_bytes += len(exchange.id_token)
+        while self._id_bytes > limits.PENDING_ID_BYTES and self._exchanges:
+            self._take_out(next(iter(self._exchanges)))
         self._exchanges[key] = exchange
         rounded = id_key(exchange.id_token)
         if rounded != key:
-            self._rounded.setdefault(rounded, []).append(key)
+            self._rounded.setdefault(rounded, {})[key] = None
         return True
 
     def close(self, id_token: bytes) -> Exchange | None:
@@ -56,7 +64,7 @@ class PendingTable:
         if key in self._exchanges:
             return self._take_out(key)
         alike = self._rounded.get(id_key(id_token))
-        return self._take_out(alike[0]) if alike else None
+        return self._take_out(next(iter(alike))) if alike else None
 
     def find(self, id_token: bytes) -> Exchange | None:
         """The request that waits under `id_token`."""
@@ -67,15 +75,17 @@ class PendingTable:
         waiting = list(self._exchanges.values())
         self._exchanges.clear()
         self._rounded.clear()
+        self._id_bytes = 0
         return waiting
 
     def _take_out(self, key: bytes) -> Exchange:
         exchange = self._exchanges.pop(key)
+        self._id_bytes -= len(exchange.id_token)
         if self._rounded:
             rounded = id_key(exchange.id_token)
-            alike = self._rounded.get(rounded, [])
-            if key in alike:
-                alike.remove(key)
+            alike = self._rounded.get(rounded)
+            if alike is not None:
+                alike.pop(key, None)
                 if not alike:
                     del self._rounded[rounded]
         return exchange
@@ -91,7 +101,7 @@ class RecentIds:
 
     def add(self, id_token: bytes) -> None:
         """Remembers an id, forgetting the oldest when there are too many."""
-        key = id_key(id_token)
+        key = _mark(id_token)
         if key not in self._keys:
             self._keys.add(key)
             self._order.append(key)
@@ -99,13 +109,22 @@ class RecentIds:
                 self._keys.discard(self._order.popleft())
 
     def __contains__(self, id_token: bytes) -> bool:
-        return id_key(id_token) in self._keys
+        return _mark(id_token) in self._keys
 
     def discard(self, id_token: bytes) -> None:
         """Forgets an id that is now in use for something that was passed on."""
         if not self._keys:
             return
-        key = id_key(id_token)
+        key = _mark(id_token)
         if key in self._keys:
             self._keys.discard(key)
             self._order.remove(key)
+
+
+def _mark(id_token: bytes) -> bytes:
+    """What stands for an id: itself, or what is as good where it is only asked whether it was there."""
+    key = id_key(id_token)
+    return key if len(key) <= _SHORT_BYTES else b"%d" % hash(key)
+
+
+_SHORT_BYTES = 64

@@ -312,8 +312,12 @@ def _is_same(one: memoryview, other: memoryview) -> bool:
 
 def _refuse_look_alikes(names: Members) -> None:
     seen: set[str] = set()
+    odd = 0
     for name in names:
         plain = name if name in RESERVED else folded(name)
+        odd += not name.isascii()
+        if odd > _ODD_NAMES:
+            raise Ambiguous(f"it has more than {_ODD_NAMES} names that are not ASCII")
         if plain in seen or (plain in RESERVED and name not in RESERVED):
             raise Ambiguous("a member name looks like another")
         if plain in INHERITED:
@@ -322,17 +326,35 @@ def _refuse_look_alikes(names: Members) -> None:
 
 
 def folded(name: str) -> str:
-    """`name` as the laxest reader would take it: case, width, blanks and invisible characters gone."""
+    """`name` as the laxest reader would take it: case, width, blanks and invisible characters gone.
+
+    One that is long even so is given back as it is: it is none that anybody looks for.
+    """
     name = name.partition("\0")[0]
-    if not name.isascii():
+    if name.isascii() and name.isprintable():
+        return name.replace(" ", "").casefold()
+    # Bit by bit: one character can become eighteen, and a name can be as long as a message.
+    plain = ""
+    for at in range(0, len(name), _FOLDED_AT_ONCE):
+        plain += _folded(name[at : at + _FOLDED_AT_ONCE])
+        if len(plain) > _LONGEST_NAME:
+            return name
+    return plain
+
+
+def _folded(name: str) -> str:
+    if name.isascii():
+        name = "".join(filter(str.isprintable, name))
+    else:
         import unicodedata  # a table of 1 MB that plain traffic never needs
 
         name = unicodedata.normalize("NFKC", name)
         name = "".join(char for char in name if unicodedata.category(char) not in _INVISIBLE)
         name = unicodedata.normalize("NFKC", name.casefold())
-    elif not name.isprintable():
-        name = "".join(filter(str.isprintable, name))
     return name.replace(" ", "").casefold()
 
 
+_FOLDED_AT_ONCE = 16
+_ODD_NAMES = 1_000  # to look at each takes long, and messages have their own names for things
+_LONGEST_NAME = 64  # characters; the longest that we look for has 38
 _INVISIBLE = frozenset({"Cf", "Cc", "Cs", "Co", "Cn", "Mn", "Zs", "Zl", "Zp"})

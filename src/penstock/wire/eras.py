@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock.wire.ambiguity import Members, readable
 
@@ -44,12 +45,16 @@ def maybe_modern_meta(params: Members | None) -> bytes | None:
     if meta is None:
         return None
     try:
-        named = msgspec.json.decode(readable(meta), type=Members)
+        return msgspec.json.encode(_decode_sender(readable(meta)))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    if META_VERSION not in named:
-        return None
-    return msgspec.json.encode({name: named[name] for name in _META_OF_SENDER if name in named})
 
 
-_META_OF_SENDER = (META_VERSION, META_CLIENT, META_CAPABILITIES)
+class _Sender(Struct, omit_defaults=True, gc=False):
+    # Only these are made: `_meta` may have a million others.
+    version: Raw = msgspec.field(name=META_VERSION)
+    client: Raw | UnsetType = msgspec.field(name=META_CLIENT, default=UNSET)
+    capabilities: Raw | UnsetType = msgspec.field(name=META_CAPABILITIES, default=UNSET)
+
+
+_decode_sender = msgspec.json.Decoder(_Sender).decode

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from penstock import limits
-from penstock.wire.ambiguity import Members, readable
+from penstock.wire.ambiguity import Members, last_members, readable
 from penstock.wire.eras import META_VERSION
 from penstock.wire.http1 import Headers
 from penstock.wire.message import Message
@@ -30,7 +30,6 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)").fullmatch
 _MOST_DIGITS = 4_300  # what a Python server is willing to turn into text
 _decode_text = msgspec.json.Decoder(str).decode
-_decode_members = msgspec.json.Decoder(Members).decode
 
 # Where else in a schema a schema may stand. A mark at any of these makes the whole schema ask for nothing.
 _ONE_SCHEMA = frozenset(
@@ -57,10 +56,16 @@ def maybe_modern_version(params: Members | None) -> str | None:
     if meta is None:
         return None
     try:
-        token = _decode_members(readable(meta)).get(META_VERSION)
-        return None if token is None else _decode_text(token)
+        return _decode_meta(readable(meta)).version
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+class _Meta(Struct, gc=False):
+    version: str | None = msgspec.field(name=META_VERSION, default=None)
+
+
+_decode_meta = msgspec.json.Decoder(_Meta).decode  # makes none of what else may be there
 
 
 def header_value(text: str) -> bytes:
@@ -203,7 +208,7 @@ def maybe_mirrored_text(arguments: Raw, mirror: Mirror) -> str | None:
     token = arguments
     try:
         for name in mirror.path:
-            token = _decode_members(token)[name]
+            token = last_members(token)[0][name]
         return _maybe_text(bytes(token), mirror.is_integer)
     except (KeyError, msgspec.DecodeError, ValueError):
         return None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
+from penstock import limits
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
 
 
@@ -123,3 +126,32 @@ def test_an_id_that_is_in_use_again_does_not_count_among_the_recent() -> None:
     assert b"2" not in recent
     assert b"1" in recent
     assert b"3" in recent
+
+
+def test_ids_as_long_as_messages_do_not_pile_up() -> None:
+    table = PendingTable()
+    ids = [b'"%d%b"' % (number, b"x" * (limits.MESSAGE_BYTES - 10)) for number in range(3)]
+    for token in ids:
+        assert table.open(Exchange(token, "ping"))
+    assert len(table) == 2
+    assert table.close(ids[0]) is None
+    for token in ids[1:]:
+        assert table.close(token) is not None
+    for token in ids:  # and what was forgotten or answered makes room
+        assert table.open(Exchange(token, "ping"))
+        assert len(table.close_all()) == 1
+
+
+def test_of_long_ids_that_were_answered_only_a_mark_is_kept() -> None:
+    recent = RecentIds()
+    ids = [b'"%d%b"' % (number, b"x" * 1_000_000) for number in range(4)]
+    tracemalloc.start()
+    for token in ids:
+        recent.add(b"".join((token[:5], token[5:])))  # a copy that nobody else keeps
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 100_000
+    assert all(token in recent for token in ids)
+    recent.discard(ids[0])
+    assert [token in recent for token in ids] == [False, True, True, True]
+    assert b'"x"' not in recent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -676,3 +677,30 @@ def test_brackets_are_counted_also_after_a_slice_without_any(monkeypatch: pytest
     monkeypatch.setattr(ambiguity, "_SCAN_BYTES", 400)
     assert not nests_deeper(b'"%b"' % (b"[" * 500), 128)
     assert nests_deeper(b" " * 400 + b"[" * 129 + b"]" * 129, 128)
+
+
+@pytest.mark.parametrize("many", ["\ufdfa", "\u200b", "\x7f", "\u3000"])
+def test_to_fold_a_name_as_long_as_a_message_takes_no_memory(many: str) -> None:
+    """One character can become eighteen."""
+    name = many * 100_000
+    tracemalloc.start()
+    plain = folded(name)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * len(name.encode())
+    assert plain in ("", name)
+    for word in ("name", "params"):
+        assert folded(word[:2] + name + word[2:]) == (word if plain == "" else word[:2] + name + word[2:])
+
+
+def test_a_name_that_is_long_when_folded_is_itself() -> None:
+    for name in ("x" * 64, "\uff58" * 64):
+        assert folded(name) == "x" * 64
+    assert folded("\uff58" * 65) == "\uff58" * 65
+
+
+def test_of_names_that_are_not_ascii_there_may_be_only_so_many() -> None:
+    names = [b'"\xc3\xa9%d":1' % number for number in range(1001)]
+    assert len(members(b"{%b}" % b",".join(names[:1000]))) == 1000
+    with pytest.raises(Ambiguous, match="more than 1000 names that are not ASCII"):
+        members(b"{%b}" % b",".join(names))
