@@ -188,6 +188,7 @@ class _Listening:
                 self._has_sessions,
                 self._schema,
                 self._reviews,
+                config.tools_seconds,
             )
             doors[b"/mcp"] = self._cable.handle
             well_known = self._cable.handle_well_known

@@ -77,6 +77,7 @@ class Cable:
         has_sessions: bool,
         schema: SchemaCheck | None,
         reviews: Reviews | None,
+        tools_seconds: float = limits.TOOLS_SECONDS,
     ) -> None:
         self.client = client
         self.choice = choice
@@ -92,6 +93,7 @@ class Cable:
         self._catalogs = catalogs
         self._on_catalog = on_catalog
         self._has_sessions = has_sessions
+        self._tools_seconds = tools_seconds
         self.under_way: set[CableResponse] = set()
         self.unheard: dict[CableResponse, None] = {}  # whose clients are gone, oldest first
 
@@ -266,7 +268,9 @@ class Cable:
         if known is not None:
             then(known)
         elif self._catalogs.is_by_principal:
-            fetch = CatalogFetch(self.client, self.choice, key, self._catalogs, self._on_catalog)
+            fetch = CatalogFetch(
+                self.client, self.choice, key, self._catalogs, self._on_catalog, self._tools_seconds
+            )
             self._catalogs.wait(key, then, lambda: fetch.start(head.headers, message.params, head.era))
         else:
             self._catalogs.wait(key, then)

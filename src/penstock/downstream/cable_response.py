@@ -17,7 +17,7 @@ from penstock.policy import tool_lists
 from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key, maybe_id_at_edges
-from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
+from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, is_batch, read_upstream_message
 from penstock.wire.replies import INVALID_ANSWER, error_reply
 from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
 
@@ -320,6 +320,8 @@ class CableResponse:
         try:
             message = read_upstream_message(raw)
             if isinstance(message, Batch):
+                if any(map(is_batch, message.parts)):
+                    return "It has a batch within a batch"
                 return next((why for part in message.parts if (why := self._maybe_objection(part))), None)
         except UpstreamProtocolError as refusal:
             return refusal.reason

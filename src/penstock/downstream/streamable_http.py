@@ -220,7 +220,7 @@ class HttpSession:
 
     def _maybe_post_for(self, message: Message | None) -> Post | None:
         if message is not None and message.method == "notifications/progress":
-            token = _maybe_param(message, "progressToken")
+            token = _maybe_progress_token_in(message.envelope.get("params"))
             for post in self._posts:
                 if token is not None and post.progress_token == token:
                     return post
@@ -332,23 +332,20 @@ class StreamableDoor:
             self._on_lost(error)
 
 
-def _maybe_param(message: Message, name: str) -> bytes | None:
-    params = message.envelope.get("params")
+class _Progress(msgspec.Struct, gc=False):
+    """Whose progress it is; whatever else there is, is not kept."""
+
+    token: msgspec.Raw | msgspec.UnsetType = msgspec.field(name="progressToken", default=msgspec.UNSET)
+
+
+def _maybe_progress_token_in(values: msgspec.Raw | None) -> bytes | None:
     try:
-        token = None if params is None else msgspec.json.decode(params, type=dict[str, msgspec.Raw]).get(name)
+        token = msgspec.UNSET if values is None else msgspec.json.decode(values, type=_Progress).token
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return None if token is None else id_key(bytes(token))
+    return None if token is msgspec.UNSET else id_key(bytes(token))
 
 
 def _maybe_progress_token(message: Message | Batch) -> bytes | None:
-    meta = message.params.get("_meta") if isinstance(message, Message) and message.params else None
-    try:
-        token = (
-            None
-            if meta is None
-            else msgspec.json.decode(meta, type=dict[str, msgspec.Raw]).get("progressToken")
-        )
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return None if token is None else id_key(bytes(token))
+    params = message.params if isinstance(message, Message) else None
+    return _maybe_progress_token_in(params.get("_meta")) if params else None

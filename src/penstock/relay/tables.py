@@ -21,6 +21,7 @@ class Exchange(Struct):
     route: Route | None = None
     meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
     asked: Any = None  # what the rules remember of it (relay/review.Asked), where they were asked
+    weight: int = 0  # bytes that are kept for it
 
 
 class PendingTable:
@@ -30,6 +31,7 @@ class PendingTable:
         self._capacity = capacity
         self._exchanges: dict[bytes, Exchange] = {}
         self._rounded: dict[bytes, list[bytes]] = {}  # keys of ids that a peer may give back less exactly
+        self._weight = 0  # of all together
 
     def __len__(self) -> int:
         return len(self._exchanges)
@@ -42,8 +44,12 @@ class PendingTable:
         key = exact_key(exchange.id_token)
         if key in self._exchanges:
             return False
-        if len(self._exchanges) >= self._capacity:
-            self._take_out(next(iter(self._exchanges)))
+        exchange.weight = len(key)
+        if exchange.asked is not None:
+            exchange.weight += len(exchange.asked.state.request.raw)
+        self._weight += exchange.weight
+        if len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES:
+            self._forget_oldest()
         self._exchanges[key] = exchange
         rounded = id_key(exchange.id_token)
         if rounded != key:
@@ -67,10 +73,19 @@ class PendingTable:
         waiting = list(self._exchanges.values())
         self._exchanges.clear()
         self._rounded.clear()
+        self._weight = 0
         return waiting
+
+    def _forget_oldest(self) -> None:
+        """Makes room for one more."""
+        while self._exchanges and (
+            len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES
+        ):
+            self._take_out(next(iter(self._exchanges)))
 
     def _take_out(self, key: bytes) -> Exchange:
         exchange = self._exchanges.pop(key)
+        self._weight -= exchange.weight
         if self._rounded:
             rounded = id_key(exchange.id_token)
             alike = self._rounded.get(rounded, [])
@@ -91,7 +106,7 @@ class RecentIds:
 
     def add(self, id_token: bytes) -> None:
         """Remembers an id, forgetting the oldest when there are too many."""
-        key = id_key(id_token)
+        key = _short_key(id_token)
         if key not in self._keys:
             self._keys.add(key)
             self._order.append(key)
@@ -99,13 +114,22 @@ class RecentIds:
                 self._keys.discard(self._order.popleft())
 
     def __contains__(self, id_token: bytes) -> bool:
-        return id_key(id_token) in self._keys
+        return _short_key(id_token) in self._keys
 
     def discard(self, id_token: bytes) -> None:
         """Forgets an id that is now in use for something that was passed on."""
         if not self._keys:
             return
-        key = id_key(id_token)
+        key = _short_key(id_token)
         if key in self._keys:
             self._keys.discard(key)
             self._order.remove(key)
+
+
+def _short_key(id_token: bytes) -> bytes:
+    """What stands for an id where it need not be given back: an id may be as long as a message."""
+    key = id_key(id_token)
+    return key if len(key) <= _KEPT_ID_BYTES else b"%d" % hash(key)
+
+
+_KEPT_ID_BYTES = 256

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from penstock import limits
-from penstock.wire.ambiguity import Members, readable
-from penstock.wire.eras import META_VERSION
+from penstock.wire.ambiguity import Members, NotAnArray, NotJson, elements, readable
+from penstock.wire.eras import decode_sender
 from penstock.wire.http1 import Headers
 from penstock.wire.message import Message
 
@@ -57,8 +57,8 @@ def maybe_modern_version(params: Members | None) -> str | None:
     if meta is None:
         return None
     try:
-        token = _decode_members(readable(meta)).get(META_VERSION)
-        return None if token is None else _decode_text(token)
+        token = decode_sender(readable(meta)).version
+        return None if token is UNSET else _decode_text(token)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -106,9 +106,11 @@ class SchemaBook:
             return
         try:
             page = msgspec.json.decode(readable(raw), type=_ListAnswer)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            entries = elements(page.result.tools)
+            tools = [msgspec.json.decode(readable(entry), type=_Tool) for entry in entries]
+        except (NotJson, NotAnArray, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
-        for tool in page.result.tools:
+        for tool in tools:
             mirrors = mirrors_in(tool.schema)
             if mirrors and len(self._mirrors) < limits.SCHEMAS:
                 self._mirrors[tool.name] = mirrors
@@ -137,7 +139,7 @@ class _Tool(Struct):
 
 
 class _ListResult(Struct):
-    tools: list[_Tool]
+    tools: Raw
 
 
 class _ListAnswer(Struct):
@@ -147,7 +149,7 @@ class _ListAnswer(Struct):
 def mirrors_in(schema: bytes | Raw) -> tuple[Mirror, ...]:
     """The arguments that a schema, as it is written, marks."""
     text = bytes(schema)
-    if _MARK.encode() not in text and b"\\u" not in text:
+    if len(text) > limits.SCHEMA_BYTES or (_MARK.encode() not in text and b"\\u" not in text):
         return ()
     try:
         return mirrors_of(msgspec.json.decode(readable(text)))
