@@ -146,6 +146,9 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
         if after < 0:
             # More closed than opened: no JSON. But a decoder goes as deep as this before it notices.
             return depth + max(_depths(brackets)) > levels
+        if depth < levels and b"[[" not in brackets:
+            depth = after
+            continue  # nothing in this slice goes down two levels at once, and one there is room for
         # Peeling the innermost level is quick where there is much of it; the rest is counted by its runs.
         # What came before and what is still to come make the slice whole.
         nest = b"[" * depth + brackets + b"]" * after
