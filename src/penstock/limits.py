@@ -27,8 +27,8 @@ LIST_BYTES = 64 * 1024 * 1024
 PENDING_REQUESTS = 100_000
 """Requests waiting for an answer in one session and direction; the oldest is forgotten first."""
 
-PENDING_ID_BYTES = 2 * MESSAGE_BYTES
-"""Bytes of their ids, which may be as long as a message; the oldest is forgotten first."""
+PENDING_BYTES = 4 * MESSAGE_BYTES
+"""What is remembered of all of them: ids, which may be as long as messages, and for rules the requests."""
 
 REFUSED_IDS = 1_024
 """Ids of requests we answered ourselves, remembered so that a late cancel does not reach the upstream."""
@@ -362,6 +362,9 @@ RECONNECT_FIRST_SECONDS = 0.25
 
 SCHEMAS = 10_000
 """Tools whose arguments travel in headers, remembered for one session."""
+
+SCHEMA_BYTES = 256 * 1024
+"""One tool's schema that is searched for arguments that headers repeat: a tree takes thirty times as much."""
 
 SESSION_METHODS = 256
 """Methods that have statistics of their own in one session; the rest share one row."""

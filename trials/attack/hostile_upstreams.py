@@ -146,6 +146,18 @@ ATTACKS = [
     _events("79", "lines ended by CRLF, cut between", b"data: %b\r\n\r\n" % _result(LISTING), size=3),
     _events("79", "no blank after the colon", b"event: message\ndata:%b\n\n" % _result(LISTING)),
     _events("79", "another event type with a list", b'event: tools\ndata: {"jsonrpc":"2.0","method":"x","params":%b}\n\n' % LISTING, DROPPED),
+    *(
+        _events("79", f"a list in {what}", frame % (b'{"jsonrpc":"2.0","method":"x","params":%b}' % LISTING), DROPPED)
+        for what, frame in (
+            ("a comment, behind U+2028", b": x\xe2\x80\xa8data: %b\n\n"),
+            ("a comment, behind U+2028, beside a message", b": x\xe2\x80\xa8data: %b\ndata: \n\n"),
+            ("an event id, behind VT", b"id: 1\x0bdata: %b\ndata: \n\n"),
+            ("an event type, behind FF", b"event: message\x0cdata: %b\ndata: {}\n\n"),
+            ("a retry time, behind RS", b"retry: 1\x1edata: %b\n\n"),
+            ("a field with a blank before its name", b" data: %b\n\n"),
+            ("a field in capitals", b"DATA: %b\n\n"),
+        )
+    ),
     _events("79", "hidden names in a comment", b": delete_file write_file\n\n", DROPPED, on_cable=PASSED),
     _events("79", "a hidden name as an event id", b"id: delete_file\ndata: \n\n", DROPPED, on_cable=PASSED),
     _events("79", "a hidden name in an unknown field", b"tools: delete_file\n\n", DROPPED, on_cable=PASSED),

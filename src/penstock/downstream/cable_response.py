@@ -17,9 +17,9 @@ from penstock.policy import tool_lists
 from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key, maybe_id_at_edges
-from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
+from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, is_batch, read_upstream_message
 from penstock.wire.replies import INVALID_ANSWER, error_reply
-from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
+from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event, plain_event
 
 if TYPE_CHECKING:
     from penstock.downstream.cable import Cable
@@ -267,6 +267,8 @@ class CableResponse:
 
     def _pass_event(self, event: SseEvent | Oversize) -> None:
         """Passes an event on, or what stands in for one that must not pass, now or when the rules say so."""
+        if isinstance(event, SseEvent) and event.is_odd and (self._cable.is_filtering or self.review):
+            event = plain_event(event)
         raw = self._checked_event(event)
         if (
             self.review is not None
@@ -335,6 +337,8 @@ class CableResponse:
         try:
             message = read_upstream_message(raw)
             if isinstance(message, Batch):
+                if any(map(is_batch, message.parts)):
+                    return "It has a batch within a batch"
                 return next((why for part in message.parts if (why := self._maybe_objection(part))), None)
         except UpstreamProtocolError as refusal:
             return refusal.reason

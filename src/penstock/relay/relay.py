@@ -25,7 +25,7 @@ from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict
 from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
-from penstock.relay.initialized import read_initialized
+from penstock.relay.greeting import Greeting, maybe_greeting
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
 from penstock.relay.waiting_room import WaitingRoom
 from penstock.wire.eras import BATCH_VERSION, MODERN_VERSIONS, Era, maybe_modern_meta
@@ -36,6 +36,7 @@ from penstock.wire.message import (
     Batch,
     Kind,
     Message,
+    is_batch,
     read_client_message,
     read_upstream_message,
 )
@@ -329,7 +330,10 @@ class Relay:
                 log.warning("Skipped a batch from the upstream: this protocol version has none.")
                 return
             for part in message.parts:
-                self.from_upstream(part)
+                if is_batch(part):
+                    log.warning("Skipped a batch within a batch from the upstream.")
+                else:
+                    self.from_upstream(part)
         elif message.kind is _RESPONSE:
             self._take_upstream_response(message)
         elif self._is_filtering and tool_lists.shows_hidden_tools(message, self._choice):
@@ -400,10 +404,10 @@ class Relay:
         if result is None:
             self._was_initialize_sent = False
             return
-        answer = read_initialized(result)
+        answer = maybe_greeting(result) or Greeting()
         self._was_initialize_answered = True
         self._version = answer.version
-        self._has_tools = "tools" in answer.capabilities
+        self._has_tools = answer.has_tools
         if self._was_initialized_said or not self._room.is_empty:
             self._want_catalog(None)
 

@@ -21,18 +21,19 @@ class Exchange(Struct):
     route: Route | None = None
     meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
     asked: Any = None  # what the rules remember of it (relay/review.Asked), where they were asked
+    weight: int = 0  # bytes that are kept for it
 
 
 class PendingTable:
     """The requests of one direction of one session that were passed on and not yet answered.
 
-    Past so many, or so many bytes of ids, the oldest are forgotten.
+    Past so many, or so many bytes of what is kept of them, the oldest are forgotten.
     """
 
     def __init__(self, capacity: int = limits.PENDING_REQUESTS) -> None:
         self._capacity = capacity
         self._exchanges: dict[bytes, Exchange] = {}
-        self._id_bytes = 0
+        self._weight = 0  # of all together
         # Keys of ids that a peer may give back less exactly, oldest first.
         self._rounded: dict[bytes, dict[bytes, None]] = {}
 
@@ -47,11 +48,12 @@ class PendingTable:
         key = exact_key(exchange.id_token)
         if key in self._exchanges:
             return False
-        if len(self._exchanges) >= self._capacity:
-            self._take_out(next(iter(self._exchanges)))
-        self._id_bytes += len(exchange.id_token)
-        while self._id_bytes > limits.PENDING_ID_BYTES and self._exchanges:
-            self._take_out(next(iter(self._exchanges)))
+        exchange.weight = len(key)
+        if exchange.asked is not None:
+            exchange.weight += len(exchange.asked.state.request.raw)
+        self._weight += exchange.weight
+        if len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES:
+            self._forget_oldest()
         self._exchanges[key] = exchange
         rounded = id_key(exchange.id_token)
         if rounded != key:
@@ -75,12 +77,19 @@ class PendingTable:
         waiting = list(self._exchanges.values())
         self._exchanges.clear()
         self._rounded.clear()
-        self._id_bytes = 0
+        self._weight = 0
         return waiting
+
+    def _forget_oldest(self) -> None:
+        """Makes room for one more."""
+        while self._exchanges and (
+            len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES
+        ):
+            self._take_out(next(iter(self._exchanges)))
 
     def _take_out(self, key: bytes) -> Exchange:
         exchange = self._exchanges.pop(key)
-        self._id_bytes -= len(exchange.id_token)
+        self._weight -= exchange.weight
         if self._rounded:
             rounded = id_key(exchange.id_token)
             alike = self._rounded.get(rounded)
@@ -101,7 +110,7 @@ class RecentIds:
 
     def add(self, id_token: bytes) -> None:
         """Remembers an id, forgetting the oldest when there are too many."""
-        key = _mark(id_token)
+        key = _short_key(id_token)
         if key not in self._keys:
             self._keys.add(key)
             self._order.append(key)
@@ -109,22 +118,22 @@ class RecentIds:
                 self._keys.discard(self._order.popleft())
 
     def __contains__(self, id_token: bytes) -> bool:
-        return _mark(id_token) in self._keys
+        return _short_key(id_token) in self._keys
 
     def discard(self, id_token: bytes) -> None:
         """Forgets an id that is now in use for something that was passed on."""
         if not self._keys:
             return
-        key = _mark(id_token)
+        key = _short_key(id_token)
         if key in self._keys:
             self._keys.discard(key)
             self._order.remove(key)
 
 
-def _mark(id_token: bytes) -> bytes:
-    """What stands for an id: itself, or what is as good where it is only asked whether it was there."""
+def _short_key(id_token: bytes) -> bytes:
+    """What stands for an id where it need not be given back: an id may be as long as a message."""
     key = id_key(id_token)
-    return key if len(key) <= _SHORT_BYTES else b"%d" % hash(key)
+    return key if len(key) <= _KEPT_ID_BYTES else b"%d" % hash(key)
 
 
-_SHORT_BYTES = 64
+_KEPT_ID_BYTES = 256

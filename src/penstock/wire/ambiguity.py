@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import itertools
+import operator
 import re
 from collections.abc import Iterator
 
@@ -48,14 +49,17 @@ _SEPARATOR = re.compile(rb"[ \t\r\n]*,")
 _CLOSING = re.compile(rb"[ \t\r\n]*\}")
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_HALF = rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_LONE_HALF = re.compile(rb"(?:[^\\]++|" + _PAIR + rb"|(?!" + _HALF + rb")\\.)*+(" + _HALF + rb")", re.DOTALL)
+_HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+# Where no backslash is escaped: a half is alone when the other half does not stand beside it.
+_LONE_HALF = re.compile(_HIGH + b"(?!" + _LOW + b")|(?<!" + _HIGH + b")" + _LOW)
 
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # one level down, one level up, as signed bytes
+_RUN = re.compile(rb"\[+|\]+")
 _PEELED_LEVELS = 8
+_MUCH = 8  # one part in so many that peeling must take away, to be worth another turn
 _SCAN_BYTES = 64 * 1024
 _SHALLOW_BYTES = 2 * limits.NESTING  # what is opened is closed: so short a text cannot nest deep
 
@@ -142,17 +146,29 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
         if after < 0:
             # More closed than opened: no JSON. But a decoder goes as deep as this before it notices.
             return depth + max(_depths(brackets)) > levels
-        # Peeling the innermost level is quick where there is much of it; the rest is counted one by one.
+        if depth < levels and b"[[" not in brackets:
+            depth = after
+            continue  # nothing in this slice goes down two levels at once, and one there is room for
+        # Peeling the innermost level is quick where there is much of it; the rest is counted by its runs.
         # What came before and what is still to come make the slice whole.
         nest = b"[" * depth + brackets + b"]" * after
         peeled = 0
         while nest and peeled < _PEELED_LEVELS:
+            was = len(nest)
             nest = nest.replace(b"[]", b"")
             peeled += 1
-        if peeled + max(_depths(nest), default=0) > levels:
+            if was - len(nest) < was // _MUCH:
+                break
+        if peeled + _depth(nest) > levels:
             return True
         depth = after
     return False
+
+
+def _depth(nest: bytes) -> int:
+    """How deep brackets go that all close again, counted by the run: few are short in what was peeled."""
+    runs = list(map(len, _RUN.findall(nest)))
+    return max(itertools.accumulate(map(operator.sub, runs[::2], [0, *runs[1::2]])), default=0)
 
 
 def _depths(brackets: bytes) -> Iterator[int]:
@@ -263,12 +279,16 @@ def readable(raw: bytes | Raw) -> bytes | Raw:
     """
     if not _SURROGATE.search(memoryview(raw)):
         return raw
-    text = bytearray(raw)
-    position = 0
-    while half := _LONE_HALF.match(text, position):
-        position = half.end()
-        text[position - 4 : position] = b"ffff"
-    return bytes(text) if position else raw
+    text = bytes(raw)
+    if b"\0" in text:
+        return raw  # no JSON
+    has_escaped = b"\\\\" in text
+    if has_escaped:
+        text = text.replace(b"\\\\", b"\0\0")  # so that each backslash that is left begins an escape
+    text, halves = _LONE_HALF.subn(rb"\\uffff", text)
+    if not halves:
+        return raw
+    return text.replace(b"\0\0", b"\\\\") if has_escaped else text
 
 
 def _plain_reason(why: Exception) -> str:

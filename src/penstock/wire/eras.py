@@ -45,16 +45,18 @@ def maybe_modern_meta(params: Members | None) -> bytes | None:
     if meta is None:
         return None
     try:
-        return msgspec.json.encode(_decode_sender(readable(meta)))
+        sender = decode_sender(readable(meta))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+    return None if sender.version is UNSET else msgspec.json.encode(sender)
 
 
-class _Sender(Struct, omit_defaults=True, gc=False):
-    # Only these are made: `_meta` may have a million others.
-    version: Raw = msgspec.field(name=META_VERSION)
+class Sender(Struct, gc=False):
+    """What the `_meta` of a modern request says of who sent it; whatever else there is, is not kept."""
+
+    version: Raw | UnsetType = msgspec.field(name=META_VERSION, default=UNSET)
     client: Raw | UnsetType = msgspec.field(name=META_CLIENT, default=UNSET)
     capabilities: Raw | UnsetType = msgspec.field(name=META_CAPABILITIES, default=UNSET)
 
 
-_decode_sender = msgspec.json.Decoder(_Sender).decode
+decode_sender = msgspec.json.Decoder(Sender).decode

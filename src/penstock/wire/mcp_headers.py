@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from penstock import limits
-from penstock.wire.ambiguity import Members, last_members, readable
-from penstock.wire.eras import META_VERSION
+from penstock.wire.ambiguity import Members, NotAnArray, NotJson, elements, last_members, readable
+from penstock.wire.eras import decode_sender
 from penstock.wire.http1 import Headers
 from penstock.wire.message import Message
 
@@ -56,16 +56,10 @@ def maybe_modern_version(params: Members | None) -> str | None:
     if meta is None:
         return None
     try:
-        return _decode_meta(readable(meta)).version
+        token = decode_sender(readable(meta)).version
+        return None if token is UNSET else _decode_text(token)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-
-
-class _Meta(Struct, gc=False):
-    version: str | None = msgspec.field(name=META_VERSION, default=None)
-
-
-_decode_meta = msgspec.json.Decoder(_Meta).decode  # makes none of what else may be there
 
 
 def header_value(text: str) -> bytes:
@@ -114,9 +108,11 @@ class SchemaBook:
             return
         try:
             page = msgspec.json.decode(readable(raw), type=_ListAnswer)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            entries = elements(page.result.tools)
+            tools = [msgspec.json.decode(readable(entry), type=_Tool) for entry in entries]
+        except (NotJson, NotAnArray, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
-        for tool in page.result.tools:
+        for tool in tools:
             mirrors = mirrors_in(tool.schema)
             if mirrors and (tool.name in self._mirrors or len(self._mirrors) < limits.SCHEMAS):
                 self._mirrors[tool.name] = mirrors
@@ -145,7 +141,7 @@ class _Tool(Struct):
 
 
 class _ListResult(Struct):
-    tools: list[_Tool]
+    tools: Raw
 
 
 class _ListAnswer(Struct):
@@ -155,7 +151,7 @@ class _ListAnswer(Struct):
 def mirrors_in(schema: bytes | Raw) -> tuple[Mirror, ...]:
     """The arguments that a schema, as it is written, marks."""
     text = bytes(schema)
-    if _MARK.encode() not in text and b"\\u" not in text:
+    if len(text) > limits.SCHEMA_BYTES or (_MARK.encode() not in text and b"\\u" not in text):
         return ()
     try:
         return mirrors_of(msgspec.json.decode(readable(text)))

@@ -15,6 +15,7 @@ from msgspec import Struct
 _EXCERPT_BYTES = 1024
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR = 0x0A, 0x0D
+_OPEN_BRACE = 0x7B
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _RETRY_DIGITS = 18  # a reconnection time beyond that is nobody's; int() of a megabyte of digits is slow
 _JOINTS = (b"\n\n", b"\n\r", b"\r\r")
@@ -29,6 +30,7 @@ class SseEvent(Struct, frozen=True, gc=False):
     data: bytes | None = None
     id: bytes | None = None
     retry: int | None = None
+    is_odd: bool = False  # an object stands where the standard sees none: in a comment, a field, an id
 
 
 class Oversize(Struct, frozen=True, gc=False):
@@ -129,8 +131,10 @@ def _read_event(raw: bytes, is_first: bool) -> SseEvent:
     text = raw[3:] if is_first and raw.startswith(_BOM) else raw
     event, data, event_id, retry = b"", None, None, None
     more: list[bytes] | None = None
+    is_odd = False
     for line in _LINE_END.split(text) if 13 in text else text.split(b"\n"):
-        if not line:
+        if not line or line[0] == 0x3A:
+            is_odd = is_odd or _OPEN_BRACE in line
             continue
         name, _, value = line.partition(b":")
         if value[:1] == b" ":
@@ -142,16 +146,31 @@ def _read_event(raw: bytes, is_first: bool) -> SseEvent:
                 more = [data, value]
             else:
                 more.append(value)
-        elif name == b"event":
-            event = value
-        elif name == b"id":
-            if 0 not in value:
-                event_id = value
-        elif name == b"retry" and value.isdigit():
-            retry = int(value[:_RETRY_DIGITS])
+        else:
+            is_odd = is_odd or _OPEN_BRACE in line
+            if name == b"event":
+                event = value
+            elif name == b"id":
+                if 0 not in value:
+                    event_id = value
+            elif name == b"retry" and value.isdigit():
+                retry = int(value[:_RETRY_DIGITS])
     if more is not None:
         data = b"\n".join(more)
-    return SseEvent(raw, event.decode("utf-8", "replace") or "message", data, event_id, retry)
+    return SseEvent(raw, event.decode("utf-8", "replace") or "message", data, event_id, retry, is_odd)
+
+
+def plain_event(event: SseEvent) -> SseEvent:
+    """`event` with no object in it but those in its data.
+
+    Some readers end lines where the standard does not (at U+2028, at a vertical tab), or are lax about the
+    names of fields: to them a comment can be a message. What has no data, or an odd type, is left empty.
+    """
+    if event.data is None or "{" in event.event:
+        return SseEvent(b"")
+    event_id = None if event.id is not None and _OPEN_BRACE in event.id else event.id
+    raw = encode_event(event.data, event.event, event_id, event.retry)
+    return SseEvent(raw, event.event, event.data, event_id, event.retry)
 
 
 def encode_event(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tracemalloc
 from collections.abc import Callable
@@ -704,3 +705,34 @@ def test_of_names_that_are_not_ascii_there_may_be_only_so_many() -> None:
     assert len(members(b"{%b}" % b",".join(names[:1000]))) == 1000
     with pytest.raises(Ambiguous, match="more than 1000 names that are not ASCII"):
         members(b"{%b}" % b",".join(names))
+
+
+@given(st.lists(st.sampled_from([b"[", b"]"]), max_size=60), st.integers(1, 6))
+def test_depth_is_what_counting_one_by_one_says(brackets: list[bytes], levels: int) -> None:
+    text = b"".join(brackets)
+    closed = text.count(b"]") - text.count(b"[")
+    text = b"[" * max(0, closed) + text + b"]" * max(0, -closed)
+    depths = list(itertools.accumulate(1 if byte == 0x5B else -1 for byte in text))
+    if min(depths, default=0) >= 0:
+        assert nests_deeper(text, levels) is (max(depths, default=0) > levels)
+
+
+@given(
+    st.lists(
+        st.sampled_from([rb"\ud83d", rb"\uDE00", rb"\\", rb"\"", rb"\u0041", "é".encode(), b"x", b"ud800"]),
+        max_size=12,
+    )
+)
+def test_the_readable_copy_has_every_whole_pair_and_no_half(parts: list[bytes]) -> None:
+    raw = b'"%b"' % b"".join(parts)
+    copy = bytes(readable(raw))
+    assert len(copy) == len(raw)
+    text = json.loads(raw)
+    expected = "".join("\uffff" if "\ud800" <= char <= "\udfff" else char for char in text)
+    assert json.loads(copy) == expected
+    assert readable(raw) is raw or text != expected
+
+
+def test_what_has_a_nul_in_it_is_not_made_readable() -> None:
+    raw = b'"\0\0\\ud800"'
+    assert readable(raw) is raw

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
+from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event, plain_event
 from slow_sse import fields_by_the_book
 
 LIMIT = 1 << 20
@@ -264,3 +264,40 @@ def test_a_name_or_id_with_a_line_end_or_nul_is_refused(bad):
     for options in ({"event": bad}, {"id": bad.encode()}):
         with pytest.raises(ValueError, match=r"^an event name or id cannot hold a line end or NUL$"):
             encode_event(b"x", **options)
+
+
+OBJECT = b'data: {"jsonrpc":"2.0"}'
+
+
+@pytest.mark.parametrize(
+    ("raw", "passed"),
+    [
+        (b": x\xe2\x80\xa8%b\n\n" % OBJECT, b""),
+        (b": %b\nid: 5\nretry: 7\ndata: 1\n\n" % OBJECT, b"event: message\nid: 5\nretry: 7\ndata: 1\n\n"),
+        (b"id: 5\x0b%b\ndata: {}\n\n" % OBJECT, b"event: message\ndata: {}\n\n"),
+        (b"event: x\x0c%b\ndata: {}\n\n" % OBJECT, b""),
+        (b"event: x\n%b\n %b\n\n" % (OBJECT, OBJECT), b"event: x\n%b\n\n" % OBJECT),
+        (b"retry: 5\x1e%b\ndata: {}\n\n" % OBJECT, b"event: message\ndata: {}\n\n"),
+        (b"DATA: {}\ndata: {\ndata: }\n\n", b"event: message\ndata: {\ndata: }\n\n"),
+        (b"id: {\n\n", b""),
+    ],
+)
+def test_an_object_outside_the_data_is_left_out_for_those_who_read_otherwise(
+    raw: bytes, passed: bytes
+) -> None:
+    (event,) = SseReader(1000).feed(raw)
+    assert isinstance(event, SseEvent)
+    assert event.is_odd
+    assert plain_event(event).raw == passed
+    if passed:
+        (again,) = SseReader(1000).feed(passed)
+        assert again == plain_event(event)
+
+
+@pytest.mark.parametrize(
+    "raw", [b": ping\n\n", b"id: 5\nevent: message\ndata: {}\n\n", b"x: y\ndata: {\ndata\ndata: }\n\n"]
+)
+def test_an_event_with_objects_in_its_data_alone_is_not_odd(raw: bytes) -> None:
+    (event,) = SseReader(1000).feed(raw)
+    assert isinstance(event, SseEvent)
+    assert not event.is_odd
