@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock import limits
+from penstock.downstream.answer_bodies import has_messages_in_events, is_message, parts_of
 from penstock.downstream.cable_head import AnswerHead, CableHead, read_answer_head
 from penstock.downstream.cable_rules import CableRules
 from penstock.downstream.replies import send_json
@@ -19,7 +20,7 @@ from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key, maybe_id_at_edges
 from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
 from penstock.wire.replies import INVALID_ANSWER, error_reply
-from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
+from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event, plainly
 
 if TYPE_CHECKING:
     from penstock.downstream.cable import Cable
@@ -138,19 +139,36 @@ class CableResponse:
             self.on_success()
             return
         self.ticket = None  # it has no more to say, and knows us
-        # An empty body is fine where nothing was asked; to a question it is no answer.
-        is_looked_at = self._status == 200 and self.method == b"POST" and bool(body or self._ids)
-        if is_looked_at:
+        if self._is_answer(body):
             body = self._checked_body(body)
             self._rule(body, self._send_ruled)
-        elif body and self._lists_hidden(body):
-            log.warning("Withheld an answer of the upstream. It lists tools that are hidden.")
+        elif body and (why := self._maybe_hidden_meaning(body)) is not None:
+            log.warning("Withheld an answer of the upstream. %s.", why)
+            self._status = 502 if self._status < 300 else self._status
             self._headers = [(b"Content-Type", b"application/json")]
             self._send_ruled(self._error(INVALID_ANSWER))
-        elif body and self.method == b"POST" and self.review is not None and _is_message(body):
+        elif body and self.method == b"POST" and self.review is not None and is_message(body):
             self._rule(body, self._send_ruled)  # an error of the protocol has its own status in some eras
         else:
             self._send_ruled(body)
+
+    def _is_answer(self, body: bytes) -> bool:
+        """Whether `body` is what was asked for, or stands in its place: then it must be a message."""
+        if self.method != b"POST" or not 200 <= self._status < 300:
+            return False
+        if self._status == 200:
+            # An empty body is fine where nothing was asked; to a question it is no answer.
+            return bool(body or self._ids)
+        return bool(body) and is_message(body)
+
+    def _maybe_hidden_meaning(self, body: bytes) -> str | None:
+        """Why something that is no answer of the protocol must not pass: some client would find one in it."""
+        if self._lists_hidden(body):
+            return "It lists tools that are hidden"
+        is_stream = self._known is not None and self._known.is_stream
+        if has_messages_in_events(body, is_stream):
+            return f"It has messages in events, and is no stream (HTTP {self._status})"
+        return None
 
     def _lists_hidden(self, text: bytes) -> bool:
         """Whether something that is no answer of the protocol lists tools that are hidden all the same."""
@@ -165,7 +183,7 @@ class CableResponse:
             return
         if self._first:
             # Some of a batch was answered here; the rest follows as events of its own.
-            for part in _parts(body):
+            for part in parts_of(body):
                 self._reply.write(encode_event(part))
             self._reply.finish()
         elif self._known is not None and self._known.headers is self._headers and self._status == 200:
@@ -252,6 +270,9 @@ class CableResponse:
 
     def _pass_event(self, event: SseEvent | Oversize) -> None:
         """Passes an event on, or what stands in for one that must not pass, now or when the rules say so."""
+        if isinstance(event, SseEvent) and event.is_odd:
+            log.warning("An event of the upstream could be read in two ways; only its message is passed on.")
+            event = plainly(event)
         raw = self._checked_event(event)
         if (
             self.review is not None
@@ -392,18 +413,3 @@ class CableResponse:
             self._cable.unheard.pop(self, None)
         # The reply knows us and we know it: untied, both are gone without the collector.
         self._reply.on_gone = self._reply.on_drain = None
-
-
-def _is_message(body: bytes) -> bool:
-    try:
-        return isinstance(read_upstream_message(body), Message)
-    except UpstreamProtocolError:
-        return False
-
-
-def _parts(body: bytes) -> list[bytes]:
-    try:
-        message = read_upstream_message(body)
-    except UpstreamProtocolError:
-        return []
-    return message.parts if isinstance(message, Batch) else [body]
