@@ -180,14 +180,16 @@ class Cable:
         if review is None:
             self._follow(verdict, message, request, reply, None, None)
             return
-        if cancels_what_waits(message, review):
+        era = self._heads.read(request).era
+        # In the newer era the review is that of everybody with the same credentials, or none: who hangs up
+        # cancels, and a notification could cancel what is somebody else's.
+        if era is Era.LEGACY and cancels_what_waits(message, review):
             reply.send(202, [])
             return
         asked = begin(message, review)
         if not (is_open(verdict) and asked.watches("client")):
             self._follow(verdict, message, request, reply, review, asked)
             return
-        era = self._heads.read(request).era
         waiting = review.ask_client(
             message,
             asked,
