@@ -83,3 +83,20 @@ def test_rules_hold_whatever_an_answer_is_called(tmp_path: Path, status: str, ki
         ruled.client.until(lambda: post.is_over)
         assert b"secret" not in ruled.client.seen
         assert ruled.client.is_alive()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "application/json; charset=UTF-8",
+        'application/json;charset="utf-8"',
+        "application/json; charset=iso-8859-1",
+    ],
+)
+def test_a_charset_in_which_ascii_is_ascii_passes(tmp_path: Path, kind: str):
+    with Ruled("cable", tmp_path, None) as ruled:
+        body = '{"jsonrpc":"2.0","id":<id>,"result":{"n" : 1.0}}'
+        raw = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n{body}"
+        ruled.client.begin_order("raw", b"42", raw=raw)
+        assert ruled.client.answer(b"42") == body.replace("<id>", "42").encode()
+        assert ruled.client.posts[b"42"].headers["content-type"] == kind

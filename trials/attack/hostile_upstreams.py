@@ -12,6 +12,7 @@ MIB = 1024 * 1024
 LISTING = b'{"tools":[{"name":"delete_file","inputSchema":{}}]}'
 ESCAPED = b'{"t\\u006fols":[{"n\\u0061me":"d\\u0065lete\\u005ffile","inputSchema":{}}]}'
 NOTE = b'{"jsonrpc":"2.0","method":"x","params":%b}' % LISTING
+UTF7 = b'{"x":"+ACI-,+ACI-tools+ACI-:[{+ACI-name+ACI-:+ACI-delete+AF8-file+ACI-}],+ACI-y+ACI-:+ACI-"}'
 OTHER_ENDS = {
     "VT": b"\x0b", "FF": b"\x0c", "FS": b"\x1c", "GS": b"\x1d", "RS": b"\x1e", "NUL": b"\0",
     "NEL": b"\xc2\x85", "U+2028": b"\xe2\x80\xa8", "U+2029": b"\xe2\x80\xa9",
@@ -170,6 +171,19 @@ ATTACKS = [
         for kind in ("text/html", "text/plain", "application/octet-stream", "application/json-seq", "")
     ),
     _http("91", "200 as JSON in another charset", "200 OK", "application/json; charset=utf-16", _result(LISTING).decode().encode("utf-16")),
+    *(
+        # To others than the cable's clients nobody says a word about a charset.
+        _http("91", f"{kind} in UTF-7: {charset}", "200 OK", f"{kind}; {charset}", body)._replace(clients=("streamable",))
+        for kind, body in (
+            ("application/json", _result(UTF7)),
+            ("text/event-stream", b": x+AAo-data: %b+AAo-+AAo-\n\n" % NOTE.replace(b"delete_", b"delete+AF8-")),
+        )
+        for charset in ("charset=utf-7", "charset =utf-7", "charset*=us-ascii''utf-7", "x=y;charset=utf-7", "charset=utf-8;charset=utf-7")
+    ),
+    _http("91", "JSON, and events too", "200 OK", "text/event-stream", _result(LISTING) + b"\n\n", "Content-Type: application/json\r\n"),
+    _http("91", "plain, and compressed too", "200 OK", "text/event-stream",
+          b": " + gzip.compress(b"data: %b\n\n" % NOTE).replace(b"\n", b" ") + b"\n\n: delete_file\n\n",
+          "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n"),
     _http("91", "an error without an id that names tools", "400 Bad Request", "application/json",
           b'{"jsonrpc":"2.0","id":null,"result":%b}' % LISTING),
     *(
