@@ -19,6 +19,7 @@ from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key, maybe_id_at_edges
 from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
+from penstock.wire.pieces import Pieces
 from penstock.wire.replies import INVALID_ANSWER, error_reply
 from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event, plainly
 
@@ -63,7 +64,7 @@ class CableResponse:
         self.version = head.version
         self.upstream_headers = head.headers
         self._headers: Headers = []
-        self._body: list[bytes] = []
+        self._body = Pieces()
         if message is not None:
             token = message.id_token
             self._ids = {id_key(token)} if token is not None and message.kind is _REQUEST else set()
@@ -120,7 +121,7 @@ class CableResponse:
         if self._size > limits.MESSAGE_BYTES:
             self._fail(f"It has more than {limits.MESSAGE_BYTES} bytes")
             return
-        self._body.append(chunk)
+        self._body.add(chunk)
 
     def on_end(self) -> None:
         """The response is complete."""
@@ -130,8 +131,7 @@ class CableResponse:
             self._is_read = True
             self._finish_stream()
             return
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._body.clear()  # a large body should be there once
+        body = self._body.take()
         if self.on_success is not None and 200 <= self._status < 300:
             self._end()
             if self.session is not None:
