@@ -46,6 +46,8 @@ class CableResponse:
     _known: AnswerHead | None = None
     _reader: SseReader | None = None
     _size = 0
+    _body = b""
+    _pieces: Pieces | None = None  # of a body that came in more than one
     _is_over = False
     _is_discarding = False  # the client is gone, and the upstream must not notice
     _out: list[bytes] | None = None  # what one piece of the upstream's stream becomes
@@ -64,7 +66,6 @@ class CableResponse:
         self.version = head.version
         self.upstream_headers = head.headers
         self._headers: Headers = []
-        self._body = Pieces()
         if message is not None:
             token = message.id_token
             self._ids = {id_key(token)} if token is not None and message.kind is _REQUEST else set()
@@ -121,7 +122,13 @@ class CableResponse:
         if self._size > limits.MESSAGE_BYTES:
             self._fail(f"It has more than {limits.MESSAGE_BYTES} bytes")
             return
-        self._body.add(chunk)
+        if not self._body:
+            self._body = chunk  # as a rule all of it
+            return
+        if self._pieces is None:
+            self._pieces = Pieces()
+            self._pieces.add(self._body)
+        self._pieces.add(chunk)
 
     def on_end(self) -> None:
         """The response is complete."""
@@ -131,7 +138,8 @@ class CableResponse:
             self._is_read = True
             self._finish_stream()
             return
-        body = self._body.take()
+        body = self._body if self._pieces is None else self._pieces.take()
+        self._body = b""  # a large body should be there once
         if self.on_success is not None and 200 <= self._status < 300:
             self._end()
             if self.session is not None:
@@ -139,7 +147,12 @@ class CableResponse:
             self.on_success()
             return
         self.ticket = None  # it has no more to say, and knows us
-        if self._is_answer(body):
+        if self._status == 200 and self.method == b"POST":
+            # An empty body is fine where nothing was asked; to a question it is no answer.
+            is_answer = bool(body or self._ids)
+        else:
+            is_answer = self._is_answer_anyway(body)
+        if is_answer:
             body = self._checked_body(body)
             self._rule(body, self._send_ruled)
         elif body and (why := self._maybe_hidden_meaning(body)) is not None:
@@ -152,14 +165,9 @@ class CableResponse:
         else:
             self._send_ruled(body)
 
-    def _is_answer(self, body: bytes) -> bool:
-        """Whether `body` is what was asked for, or stands in its place: then it must be a message."""
-        if self.method != b"POST" or not 200 <= self._status < 300:
-            return False
-        if self._status == 200:
-            # An empty body is fine where nothing was asked; to a question it is no answer.
-            return bool(body or self._ids)
-        return bool(body) and is_message(body)
+    def _is_answer_anyway(self, body: bytes) -> bool:
+        """Whether `body` stands in the place of an answer, under another status than those have."""
+        return self.method == b"POST" and 200 <= self._status < 300 and bool(body) and is_message(body)
 
     def _maybe_hidden_meaning(self, body: bytes) -> str | None:
         """Why something that is no answer of the protocol must not pass: some client would find one in it."""
@@ -237,7 +245,7 @@ class CableResponse:
         else:
             # Legacy: a disconnect is no cancel, so the upstream goes on undisturbed.
             self._is_discarding = True
-            self._body.clear()
+            self._body, self._pieces = b"", None
             self._on_drain()
             self._cable.keep_unheard(self)
 
