@@ -223,6 +223,9 @@ SESSION_BACKLOG_BYTES = 1024 * 1024
 KNOWN_SESSION_IDS = 100_000
 """Session ids of an HTTP upstream that we have seen work, so that a cached answer needs no question."""
 
+KNOWN_SESSION_ID_BYTES = 128
+"""How long such an id may be; servers make them of 32 or 36. A longer one works too, and costs a question."""
+
 UNREAD_BYTES = 12 * 1024 * 1024
 """Held for a client that does not read while others wait for the same link; past it, it is cut off."""
 

@@ -416,6 +416,8 @@ class Cable:
 
     def remember_session(self, session: bytes) -> None:
         """This session id works."""
+        if len(session) > limits.KNOWN_SESSION_ID_BYTES:
+            return
         self.sessions[session] = None
         if len(self.sessions) > limits.KNOWN_SESSION_IDS:
             del self.sessions[next(iter(self.sessions))]
