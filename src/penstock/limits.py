@@ -384,6 +384,13 @@ TEMPLATE_VALUES = 64
 PATH_PARTS = 50_000
 """Members or elements of one object or array that a rule looks at one by one: a fifth of a second."""
 
+SESSION_TASKS = 1_000
+"""Tasks of a session whose requests are remembered, so that rules know what a late result answers. Past it
+the oldest is forgotten, and what it brings is blocked where rules look at results."""
+
+SESSION_TASK_BYTES = 1024 * 1024
+"""What those requests may take together, but for the last one."""
+
 KNOWN_METHODS = 1_024
 """Methods for which the rules that apply are remembered. Real sessions use twenty."""
 

@@ -30,7 +30,7 @@ from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict, is_open
-from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of, rights_of
+from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of
 from penstock.wire.bodies import to_body
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers
@@ -400,9 +400,7 @@ class Cable:
         if self.reviews is None:
             return None
         principal = principal_of(request.header(b"authorization"))
-        rights = request.known.get("rights")
-        if rights is None:
-            rights = request.known["rights"] = rights_of(self._heads.read(request).headers)
+        rights = self._heads.rights(request)
         session = request.header(b"mcp-session-id")
         if era_of_header(request.header(b"mcp-protocol-version")) is Era.MODERN:
             # There are no sessions in this era: an id is whatever the client likes, and a new one each time

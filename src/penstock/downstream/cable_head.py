@@ -9,6 +9,7 @@ from msgspec import Struct
 from penstock.downstream.replies import is_session_id, maybe_wrong_body
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Request
+from penstock.relay.catalogs import rights_of
 from penstock.wire.eras import Era, era_of_header
 from penstock.wire.http1 import Headers, end_to_end, find, find_all, response_start
 
@@ -43,6 +44,13 @@ class HeadReader:
         if head is None:
             head = request.known["cable"] = self._read(request)
         return head
+
+    def rights(self, request: Request) -> bytes:
+        """What stands for whoever sends `request`, as far as the upstream can tell."""
+        rights: bytes | None = request.known.get("rights")
+        if rights is None:
+            rights = request.known["rights"] = rights_of(self.read(request).headers)
+        return rights
 
     def _read(self, request: Request) -> CableHead:
         fields = request.fields

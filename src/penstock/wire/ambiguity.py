@@ -374,6 +374,11 @@ def _folded(name: str) -> str:
     return name.replace(" ", "").casefold()
 
 
+def as_lax_readers_see(method: str) -> str:
+    """`method` as the laxest reader would take it: folded, and with plain slashes between its parts."""
+    return "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
+
+
 _FOLDED_AT_ONCE = 16
 _ODD_NAMES = 1_000  # to look at each takes long, and messages have their own names for things
 _LONGEST_NAME = 64  # characters; the longest that we look for has 38
