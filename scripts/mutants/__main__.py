@@ -18,9 +18,9 @@ from watching import EVERYWHERE, Watcher, importers
 
 GATE = """
     wire/ambiguity wire/plain wire/message wire/ids wire/splice wire/replies wire/ndjson wire/json_walk
-    wire/member_names wire/bodies wire/routing_headers wire/mcp_headers policy/tool_gate policy/tool_filter
-    policy/catalog policy/verdict policy/patterns wire/sse wire/http1 wire/chunked relay/tables
-    relay/list_fetch relay/gathering
+    wire/member_names wire/bodies wire/routing_headers wire/mcp_headers policy/tool_gate policy/tool_lists
+    policy/tool_filter policy/catalog policy/verdict policy/patterns wire/sse wire/http1 wire/chunked
+    relay/tables relay/list_fetch relay/gathering
 """.split()
 TESTS = sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
 GOAL = 90.0

@@ -9,6 +9,9 @@ LINE_BYTES = 20 * 1024 * 1024
 NESTING = 128
 """Levels of objects and arrays. Real messages stay below 30; parsers start to die near 1,000."""
 
+BATCH_MESSAGES = 1_000
+"""Messages in one batch of a client. Each costs us what a message costs, and its sender perhaps two bytes."""
+
 NAME_ECHO = 128
 """Characters of a tool name that an error may repeat: the longest name the MCP text recommends."""
 
@@ -23,6 +26,9 @@ LIST_BYTES = 64 * 1024 * 1024
 
 PENDING_REQUESTS = 100_000
 """Requests waiting for an answer in one session and direction; the oldest is forgotten first."""
+
+PENDING_BYTES = 4 * MESSAGE_BYTES
+"""What is remembered of all of them: ids, which may be as long as messages, and for rules the requests."""
 
 REFUSED_IDS = 1_024
 """Ids of requests we answered ourselves, remembered so that a late cancel does not reach the upstream."""
@@ -217,6 +223,9 @@ SESSION_BACKLOG_BYTES = 1024 * 1024
 KNOWN_SESSION_IDS = 100_000
 """Session ids of an HTTP upstream that we have seen work, so that a cached answer needs no question."""
 
+KNOWN_SESSION_ID_BYTES = 128
+"""How long such an id may be; servers make them of 32 or 36. A longer one works too, and costs a question."""
+
 UNREAD_BYTES = 12 * 1024 * 1024
 """Held for a client that does not read while others wait for the same link; past it, it is cut off."""
 
@@ -308,7 +317,8 @@ UPSTREAM_POSTS = 256
 """Requests of one session under way at an HTTP upstream, each on its own connection; more wait their turn."""
 
 UNANSWERED_BYTES = 4 * MESSAGE_BYTES
-"""Bytes posted to an upstream that has not begun to answer; past this the client is not read."""
+"""Bytes of a session that its upstream has not taken, or, posted to it, not begun to answer. Past this a
+client on stdio is not read, and one over HTTP is answered 503: each post taken makes room for another."""
 
 UNHEARD_ANSWERS = 256
 """Answers that an HTTP upstream still works on and nobody waits for; past this the oldest is given up."""
@@ -338,7 +348,8 @@ LISTEN_LINGER_SECONDS = 1.0
 """How long an event stream may stay open after the response it was there for."""
 
 CANCELLED_SECONDS = 30.0
-"""How long an upstream may keep the answer to a cancelled request open, and a place with it."""
+"""How long an upstream may keep the answer to a cancelled request open, and a place with it; and how long it
+may still speak of one on a link that clients share."""
 
 SESSION_END_SECONDS = 1.0
 """How long the upstream may take to hear that its session is over."""
@@ -354,6 +365,9 @@ RECONNECT_FIRST_SECONDS = 0.25
 
 SCHEMAS = 10_000
 """Tools whose arguments travel in headers, remembered for one session."""
+
+SCHEMA_BYTES = 256 * 1024
+"""One tool's schema that is searched for arguments that headers repeat: a tree takes thirty times as much."""
 
 SESSION_METHODS = 256
 """Methods that have statistics of their own in one session; the rest share one row."""

@@ -14,6 +14,7 @@ from penstock import limits
 from penstock.downstream.cable_batch import BatchReview, begin, cancels_what_waits, remember
 from penstock.downstream.cable_head import CableHead, HeadReader
 from penstock.downstream.cable_response import CableResponse
+from penstock.downstream.cable_rules import review_of
 from penstock.downstream.catalog_fetch import CatalogFetch
 from penstock.downstream.replies import (
     EVENTS,
@@ -30,9 +31,9 @@ from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict, is_open
-from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of
+from penstock.relay.catalogs import CatalogKey, Catalogs
 from penstock.wire.bodies import to_body
-from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
+from penstock.wire.eras import BATCH_VERSION, Era
 from penstock.wire.http1 import Headers
 from penstock.wire.mcp_headers import with_name_of
 from penstock.wire.message import (
@@ -47,7 +48,7 @@ from penstock.wire.message import (
     read_upstream_message,
 )
 from penstock.wire.replies import CANCELLED, error_code, error_reply
-from penstock.wire.routing_headers import check_routing_headers
+from penstock.wire.routing_headers import check_routing_headers, refuse_routing_headers
 from penstock.wire.sse import encode_event
 
 if TYPE_CHECKING:  # loaded only where there are rules
@@ -77,8 +78,10 @@ class Cable:
         has_sessions: bool,
         schema: SchemaCheck | None,
         reviews: Reviews | None,
+        tools_seconds: float = limits.TOOLS_SECONDS,
     ) -> None:
         self.client = client
+        self._tools_seconds = tools_seconds
         self.choice = choice
         self.schema = schema
         self.reviews = reviews
@@ -92,6 +95,7 @@ class Cable:
         self._catalogs = catalogs
         self._on_catalog = on_catalog
         self._has_sessions = has_sessions
+        self._tools_seconds = tools_seconds
         self.under_way: set[CableResponse] = set()
         self.unheard: dict[CableResponse, None] = {}  # whose clients are gone, oldest first
 
@@ -129,6 +133,7 @@ class Cable:
         try:
             message = read_client_message(request.body)
             if isinstance(message, Batch):
+                refuse_routing_headers(request.fields)
                 self._take_batch(message, request, reply)
                 return
             if head.is_routed:
@@ -268,7 +273,9 @@ class Cable:
         if known is not None:
             then(known)
         elif self._catalogs.is_by_principal:
-            fetch = CatalogFetch(self.client, self.choice, key, self._catalogs, self._on_catalog)
+            fetch = CatalogFetch(
+                self.client, self.choice, key, self._catalogs, self._on_catalog, self._tools_seconds
+            )
             self._catalogs.wait(key, then, lambda: fetch.start(head.headers, message.params, head.era))
         else:
             self._catalogs.wait(key, then)
@@ -390,24 +397,14 @@ class Cable:
         self.client.request(b"POST", self.client.url.target, [*kept, *_JSON_BOTH_WAYS], raw, Unheard())
 
     def _maybe_review(self, request: Request, message: Message | None) -> Review | None:
-        """The rules as this client meets them: by session, or by principal where there are no sessions."""
         if self.reviews is None:
             return None
-        principal = principal_of(request.header(b"authorization"))
-        rights = self._heads.rights(request)
-        session = request.header(b"mcp-session-id")
-        if era_of_header(request.header(b"mcp-protocol-version")) is Era.MODERN:
-            # There are no sessions in this era: an id is whatever the client likes, and a new one each time
-            # would be a way out of every limit.
-            return self.reviews.find(b"principal " + principal, None, rights)
-        if session is not None:
-            return self.reviews.find(b"session " + session, session, rights)
-        if message is not None and message.method == "initialize":
-            return self.reviews.new(None, rights)
-        return self.reviews.find(b"connection %d" % request.connection_id, None, rights)
+        return review_of(self.reviews, request, message, self._heads.rights(request))
 
     def remember_session(self, session: bytes) -> None:
         """This session id works."""
+        if len(session) > limits.KNOWN_SESSION_ID_BYTES:
+            return
         self.sessions[session] = None
         if len(self.sessions) > limits.KNOWN_SESSION_IDS:
             del self.sessions[next(iter(self.sessions))]

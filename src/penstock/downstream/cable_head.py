@@ -15,11 +15,6 @@ from penstock.wire.http1 import Headers, end_to_end, find, find_all, response_st
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
 
-# A stream is UTF-8 whatever it says. But some clients believe what it says: to them the lines of one in
-# UTF-16 or UTF-7 are others than those that we have looked at. In these, at least ASCII is what it is.
-_CHARSET = re.compile(rb"charset[^=]*=[\s\"']*([^\s\"';,]*)").findall
-_LIKE_ASCII = re.compile(rb"utf-?8|(us-)?ascii|(iso[-_]?8859|latin|windows|cp)[-_]?(125)?\d{1,2}").fullmatch
-
 
 class CableHead(Struct, frozen=True):
     """The client's head, read for MCP, and the head that goes upstream in its place."""
@@ -90,18 +85,41 @@ class AnswerHead(Struct, frozen=True):
 
 def read_answer_head(status: int, headers: Headers) -> AnswerHead:
     """What the head of an upstream's answer means."""
-    objection = None
-    kinds = find_all(headers, b"content-type")
-    if 300 <= status < 400:
-        objection = f"It redirects (HTTP {status}), which is not followed"
-    elif any(coding.strip().lower() != b"identity" for coding in find_all(headers, b"content-encoding")):
-        objection = "It is compressed, though we asked for it plain"
-    elif len(kinds) > 1:
-        objection = "It says twice what it is"  # and readers take the first, the last or both
-    kind = kinds[0].lower() if kinds else b""
-    is_stream = kind.split(b";")[0].strip() == b"text/event-stream"
-    if is_stream and not all(map(_LIKE_ASCII, _CHARSET(kind))):
-        objection = objection or "It is a stream in an encoding that is not ours"
+    kind = find(headers, b"content-type") or b""
+    media = kind.partition(b";")[0].strip().lower()
     kept = end_to_end(headers)
-    session = find(headers, b"mcp-session-id")
-    return AnswerHead(objection, is_stream, session, kept, response_start(status, kept))
+    return AnswerHead(
+        _maybe_objection(status, headers, media),
+        media == _EVENTS,
+        find(headers, b"mcp-session-id"),
+        kept,
+        response_start(status, kept),
+    )
+
+
+def _maybe_objection(status: int, headers: Headers, media: bytes) -> str | None:
+    """Why an answer cannot be looked at as its client will read it; None when it can."""
+    if 300 <= status < 400:
+        return f"It redirects (HTTP {status}), which is not followed"
+    # Of two headers some clients take the first, others the last.
+    if any(coding.strip().lower() != b"identity" for coding in find_all(headers, b"content-encoding")):
+        return "It is compressed, though we asked for it plain"
+    kinds = set(find_all(headers, b"content-type"))
+    if len(kinds) > 1:
+        return "It has two content types"
+    # The words of an error page may be in any charset; messages are read, and then decoded once more.
+    if (status < 300 or media in _MESSAGES) and not all(map(_is_like_ascii, kinds)):
+        return "It is not in UTF-8"
+    return None
+
+
+def _is_like_ascii(kind: bytes) -> bool:
+    """Whether ASCII is ASCII to whoever decodes by this content type: not so in UTF-7 or UTF-16."""
+    return b"charset" not in kind.lower() or _LIKE_ASCII(kind) is not None
+
+
+_EVENTS = b"text/event-stream"
+_MESSAGES = frozenset((_EVENTS, b"application/json"))
+_LIKE_ASCII = re.compile(
+    rb"""(?i)[^;]*;[\t ]*charset=("?)(?:utf-?8|us-ascii|iso-8859-1|latin1|windows-1252)\1[\t ]*;?"""
+).fullmatch

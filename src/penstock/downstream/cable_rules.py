@@ -1,4 +1,4 @@
-"""The rules' look at what an HTTP upstream says to one request."""
+"""Which rules a client over HTTP meets, and their look at what its upstream says to one request."""
 
 from __future__ import annotations
 
@@ -7,16 +7,33 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.net.http_exchange import Request
+from penstock.relay.catalogs import principal_of
 from penstock.relay.tables import Exchange
+from penstock.wire.eras import Era, era_of_header
 from penstock.wire.message import Batch, Kind, Message, read_upstream_message
 
 if TYPE_CHECKING:
-    from penstock.relay.review import Asked, Review
+    from penstock.relay.review import Asked, Review, Reviews
 
 log = logging.getLogger("penstock")
 
 Then = Callable[[bytes | None], None]
 """Gets what may pass, None when nothing may."""
+
+
+def review_of(reviews: Reviews, request: Request, message: Message | None, rights: bytes) -> Review:
+    """The rules as this client meets them: by session, or by principal where there are no sessions."""
+    if era_of_header(request.header(b"mcp-protocol-version")) is Era.MODERN:
+        # There are no sessions in this era: an id is whatever the client likes, and a new one each time
+        # would be a way out of every limit.
+        return reviews.find(b"principal " + principal_of(request.header(b"authorization")), None, rights)
+    session = request.header(b"mcp-session-id")
+    if session is not None:
+        return reviews.find(b"session " + session, session, rights)
+    if message is not None and message.method == "initialize":
+        return reviews.new(None, rights)
+    return reviews.find(b"connection %d" % request.connection_id, None, rights)
 
 
 class CableRules:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from penstock import limits
 from penstock.policy.tool_filter import Denial, ToolFilter
+from penstock.policy.tool_lists import member_lists_hidden_tools, shown_error
 from penstock.wire.ambiguity import Ambiguous, Members, NotAnArray, NotAnObject, NotJson, elements, members
 from penstock.wire.replies import printable
 from penstock.wire.splice import with_value, without
@@ -56,25 +57,33 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
     denied: list[DeniedTool] = []
     warnings: list[str] = []
     seen: set[str] = set()
+    doubtful: dict[str, Denial] = {}  # there twice, and one of the two is denied
     for raw in (entry for page in pages for entry in _entries(page)):
         try:
             name, is_read_only, tokens = _inspect(raw)
         except BadToolList as why:
             warnings.append(str(why))
             continue
+        denial = choice.maybe_denial(name, is_read_only)
         if name in seen:
             warnings.append(f'a second tool named "{printable(name)}" is left out')
+            if denial is not None:
+                doubtful[name] = denial
             continue
         seen.add(name)
-        denial = choice.maybe_denial(name, is_read_only)
         if denial is None:
             allowed.append(Tool(name, raw, tokens))
         else:
             denied.append(DeniedTool(name, denial, tokens))
+    if doubtful:
+        # Which of the two a call would run, only the upstream knows.
+        denied += [DeniedTool(t.name, doubtful[t.name], t.tokens) for t in allowed if t.name in doubtful]
+        allowed = [tool for tool in allowed if tool.name not in doubtful]
+    first = _without_hidden_lists(pages[0], choice, warnings)
     is_whole = len(pages) == 1 and not denied and not warnings
     return ToolCatalog(
         names=frozenset(tool.name for tool in allowed),
-        result=pages[0] if is_whole else _list_result(pages[0], allowed),
+        result=first if is_whole else _list_result(first, allowed),
         allowed=tuple(allowed),
         denied=tuple(denied),
         unmatched=tuple(choice.unmatched(sorted(seen))),
@@ -82,9 +91,9 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
     )
 
 
-def empty_catalog(refusal: bytes) -> ToolCatalog:
+def empty_catalog(refusal: bytes, choice: ToolFilter) -> ToolCatalog:
     """The catalog of an upstream that answers tools/list with the error object `refusal`."""
-    return ToolCatalog(frozenset(), b'{"tools":[]}', (), (), (), (), refusal)
+    return ToolCatalog(frozenset(), b'{"tools":[]}', (), (), (), (), shown_error(refusal, choice))
 
 
 def _entries(page: bytes) -> list[bytes]:
@@ -94,6 +103,17 @@ def _entries(page: bytes) -> list[bytes]:
         raise BadToolList("its tool list has no tools member") from None
     except (Ambiguous, NotJson, NotAnObject, NotAnArray):
         raise BadToolList("its tool list cannot be read") from None
+
+
+def _without_hidden_lists(page: bytes, choice: ToolFilter, warnings: list[str]) -> bytes:
+    """`page` without what lists hidden tools beside the list itself."""
+    found = members(page)
+    for name in [name for name in found if name != "tools"]:
+        if member_lists_hidden_tools(name, found[name], choice):
+            warnings.append(f'"{printable(name)}" beside the tool list is left out: it lists hidden tools')
+            page = without(page, found, name)
+            found = members(page)
+    return page
 
 
 def _inspect(raw: bytes) -> tuple[str, bool, int]:

@@ -22,8 +22,8 @@ _BLANKS = " \t\r\n"
 # Characters that stand for themselves, any character, one choice of words, and at most one `.*` or `.+`: on
 # a text of limits.PLAIN_TEXT characters nothing of that can take long.
 _WORD = r"(?:[A-Za-z0-9_/:\-]|\\[./\-])"
-_PIECE = rf"(?:(?:{_WORD}|\.|\((?:\?:)?{_WORD}+(?:\|{_WORD}+)*\))(?![*+?{{]))"
-_is_plain = re.compile(rf"\^?{_PIECE}*(?:\.[*+](?![*+?{{]){_PIECE}*)?\$?").fullmatch
+_PIECE = rf"(?:{_WORD}|\.|\((?:\?:)?{_WORD}+(?:\|{_WORD}+)*\))"
+_is_plain = re.compile(rf"\^?{_PIECE}*(?:\.[*+]{_PIECE}*)?\$?").fullmatch
 
 
 class Pattern(Struct, frozen=True):
@@ -85,7 +85,7 @@ def split_patterns(text: str) -> list[str]:
     while at < len(text):
         sign = text[at]
         step = 1
-        if in_quote and text.startswith("\\E", at):
+        if text.startswith("\\E", at):  # which means nothing where nothing is quoted
             in_quote, step = False, 2
         elif sign == "," and not parens and not in_brace:
             pieces.append(_without_blanks(text[start:at]))
@@ -192,9 +192,9 @@ def _in_plain_words(refusal: bytes | str, source: str) -> str:
     words = _PLAIN_WORDS.get(reason, text)
     if fragment in _LOOKAROUND:
         words = _NO_LOOKAROUND
-    elif reason == "invalid perl operator" and fragment == "(?P" and "(?P=" in source:
+    elif fragment == "(?P" and "(?P=" in source:
         words, fragment = _NO_BACKREFERENCE, "(?P=name)"
-    elif reason == "invalid escape sequence" and fragment[1:2] in tuple("123456789kg"):
+    elif reason == "invalid escape sequence" and fragment[1:] in tuple("123456789kg"):
         words = _NO_BACKREFERENCE
     elif reason == "invalid character class range" and fragment.startswith(("[:", "\\p", "\\P")):
         words = "unknown character class {}"

@@ -89,6 +89,8 @@ class Catalogs:
 
     def by_era(self) -> dict[Era, ToolCatalog]:
         """The catalogs that are everybody's."""
+        if self.is_by_principal:
+            return {}  # also what was learnt for who shows no credentials that we know for such
         return {key.era: catalog for key, catalog in self._known.items() if not key.principal}
 
     def maybe_known(self, key: CatalogKey) -> ToolCatalog | None:

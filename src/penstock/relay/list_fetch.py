@@ -65,7 +65,7 @@ class ListFetch:
 
     def owns(self, id_token: bytes | None) -> bool:
         """Whether a response belongs to this fetch."""
-        return id_token is not None and id_token == self._id_token
+        return id_token == self._id_token
 
     def take(self, response: Message) -> Message | None:
         """Takes one page; gives the next request, or None when the list is complete.
@@ -95,7 +95,7 @@ class ListFetch:
     def catalog(self, choice: ToolFilter) -> ToolCatalog:
         """The catalog made of the pages. Raises ToolListFailed when they are no tool list."""
         if self.refusal is not None:
-            return empty_catalog(self.refusal)
+            return empty_catalog(self.refusal, choice)
         try:
             return build_catalog(self.pages, choice)
         except BadToolList as why:

@@ -18,11 +18,11 @@ from penstock.wire.member_names import STRING
 
 _BLANK = rb"[ \t\r\n]*+"
 _COMMA = _BLANK + b"," + _BLANK
-_USUAL_LEVELS = 6  # a pattern for all levels takes long to compile, and hardly any message needs it
+_USUAL_LEVELS = 7  # a pattern for all levels takes long to compile, and hardly any message needs it
 
 
 def _container(levels: int) -> bytes:
-    content = rb'(?:[^"\[\]{}]++|' + STRING + rb")*+"
+    content = b""
     for _ in range(levels):
         content = rb'(?:[^"\[\]{}]++|' + STRING + rb"|[\[{]" + content + rb"[\]}])*+"
     return rb"[\[{]" + content + rb"[\]}]"
@@ -91,7 +91,7 @@ def skip_count(count: int) -> Skip:
 
 @functools.cache
 def _deep_value() -> re.Pattern[bytes]:
-    return re.compile(_value(limits.NESTING + 1), re.DOTALL)
+    return re.compile(_value(limits.NESTING), re.DOTALL)
 
 
 def first_byte(text: bytes, start: int) -> bytes:

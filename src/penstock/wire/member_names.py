@@ -23,6 +23,17 @@ def values_called(word: str, value: bytes, text: bytes) -> Iterator[bytes]:
 
     Raises Crowded when there are more odd names to look at than any honest message has.
     """
+    for start, end in _spans_called(word, value, text):
+        yield text[start:end]
+
+
+def places_called(word: str, value: bytes, text: bytes) -> Iterator[int]:
+    """Where each of those values begins. Raises Crowded likewise."""
+    for start, _ in _spans_called(word, value, text):
+        yield start
+
+
+def _spans_called(word: str, value: bytes, text: bytes) -> Iterator[tuple[int, int]]:
     match = _pattern(word, value).match
     position = 0
     for _ in range(limits.PATH_PARTS):
@@ -30,7 +41,7 @@ def values_called(word: str, value: bytes, text: bytes) -> Iterator[bytes]:
         if found is None:
             return
         if folded(decoded(found[1])) == word:
-            yield found[2]
+            yield found.span(2)
         position = found.end()
     raise Crowded(f"it has more than {limits.PATH_PARTS} odd names")
 
