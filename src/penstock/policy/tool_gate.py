@@ -53,8 +53,12 @@ def _looks_gated(method: str) -> bool:
     is_plain = method.isascii() and method.islower() and method.isprintable() and " " not in method
     if is_plain and "tool" not in method:
         return False
-    plain = "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
-    return plain in GATED
+    return folded_method(method) in GATED
+
+
+def folded_method(method: str) -> str:
+    """`method` as the laxest reader would take it."""
+    return "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
 
 
 def _call(message: Message, catalog: ToolCatalog) -> Verdict:

@@ -329,7 +329,9 @@ class SharedUpstream:
 def _cancels(message: Message) -> bool:
     """Whether some reader takes this for the cancel of a request."""
     method = message.method or ""
-    if method.startswith("tools/") or (method != _CANCELLED and folded(method) != _CANCELLED):
+    if method.startswith("tools/") or (
+        method != _CANCELLED and tool_gate.folded_method(method) != _CANCELLED
+    ):
         return False
     if message.params is None:
         return "params" in message.envelope  # by position, perhaps

@@ -628,3 +628,9 @@ def test_of_names_that_are_not_ascii_there_may_be_only_so_many() -> None:
     assert len(members(b"{%b}" % b",".join(names[:1000]))) == 1000
     with pytest.raises(Ambiguous, match="more than 1000 names that are not ASCII"):
         members(b"{%b}" % b",".join(names))
+
+
+def test_a_capital_i_with_a_dot_is_an_i() -> None:
+    assert folded("\u0130d") == "id"
+    with pytest.raises(Ambiguous):
+        members('{"id":1,"\u0130d":2}'.encode())
