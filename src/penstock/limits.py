@@ -27,8 +27,8 @@ LIST_BYTES = 64 * 1024 * 1024
 PENDING_REQUESTS = 100_000
 """Requests waiting for an answer in one session and direction; the oldest is forgotten first."""
 
-PENDING_ID_BYTES = 2 * MESSAGE_BYTES
-"""Bytes of their ids, which may be as long as a message; the oldest is forgotten first."""
+PENDING_BYTES = 2 * MESSAGE_BYTES
+"""Bytes of their ids and methods, which may be as long as a message; the oldest is forgotten first."""
 
 REFUSED_IDS = 1_024
 """Ids of requests we answered ourselves, remembered so that a late cancel does not reach the upstream."""

@@ -22,17 +22,22 @@ class Exchange(Struct):
     meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
     asked: Any = None  # what the rules remember of it (relay/review.Asked), where they were asked
 
+    @property
+    def size(self) -> int:
+        """Bytes that its sender has chosen, about."""
+        return len(self.id_token) + len(self.method) + (0 if self.meta is None else len(self.meta))
+
 
 class PendingTable:
     """The requests of one direction of one session that were passed on and not yet answered.
 
-    Past so many, or so many bytes of ids, the oldest are forgotten.
+    Past so many, or so many bytes that are kept of them, the oldest are forgotten.
     """
 
     def __init__(self, capacity: int = limits.PENDING_REQUESTS) -> None:
         self._capacity = capacity
         self._exchanges: dict[bytes, Exchange] = {}
-        self._id_bytes = 0
+        self._bytes = 0
         # Keys of ids that a peer may give back less exactly, oldest first.
         self._rounded: dict[bytes, dict[bytes, None]] = {}
 
@@ -49,8 +54,8 @@ class PendingTable:
             return False
         if len(self._exchanges) >= self._capacity:
             self._take_out(next(iter(self._exchanges)))
-        self._id_bytes += len(exchange.id_token)
-        while self._id_bytes > limits.PENDING_ID_BYTES and self._exchanges:
+        self._bytes += exchange.size
+        while self._bytes > limits.PENDING_BYTES and self._exchanges:
             self._take_out(next(iter(self._exchanges)))
         self._exchanges[key] = exchange
         rounded = id_key(exchange.id_token)
@@ -75,12 +80,12 @@ class PendingTable:
         waiting = list(self._exchanges.values())
         self._exchanges.clear()
         self._rounded.clear()
-        self._id_bytes = 0
+        self._bytes = 0
         return waiting
 
     def _take_out(self, key: bytes) -> Exchange:
         exchange = self._exchanges.pop(key)
-        self._id_bytes -= len(exchange.id_token)
+        self._bytes -= exchange.size
         if self._rounded:
             rounded = id_key(exchange.id_token)
             alike = self._rounded.get(rounded)

@@ -137,6 +137,9 @@ def test_ids_as_long_as_messages_do_not_pile_up() -> None:
     assert table.close(ids[0]) is None
     for token in ids[1:]:
         assert table.close(token) is not None
+    assert table.open(Exchange(b"1", "x" * limits.MESSAGE_BYTES))
+    assert table.open(Exchange(b"2", "x" * limits.MESSAGE_BYTES))
+    assert [exchange.id_token for exchange in table.close_all()] == [b"2"]
     for token in ids:  # and what was forgotten or answered makes room
         assert table.open(Exchange(token, "ping"))
         assert len(table.close_all()) == 1
