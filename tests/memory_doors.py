@@ -136,7 +136,7 @@ class CableDoor:
     def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
         """What goes up as bodies, and what comes back, for one POST."""
         connection = Memory()
-        self._door.handle(_post(raw, self._version), Reply(connection, False, True))  # type: ignore[arg-type]
+        self._door.handle(post(raw, self._version), Reply(connection, False, True))  # type: ignore[arg-type]
         return self.upstream.given, connection.given
 
 
@@ -162,7 +162,7 @@ class ModernDoor:
     def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
         """What goes up as lines, and what comes back, for one POST."""
         connection = Memory()
-        self._door.handle(_post(raw, b"2026-07-28"), Reply(connection, False, True))  # type: ignore[arg-type]
+        self._door.handle(post(raw, b"2026-07-28"), Reply(connection, False, True))  # type: ignore[arg-type]
         return [to_line(message) for message in self.upstream.given], connection.given
 
 
@@ -173,7 +173,7 @@ async def _never(*what: Any) -> Any:
     raise AssertionError("everything is known beforehand")
 
 
-def _post(raw: bytes, version: bytes) -> Request:
+def post(raw: bytes, version: bytes) -> Request:
     headers = [(b"Content-Type", b"application/json"), (b"MCP-Protocol-Version", version)]
     if version == b"2026-07-28":
         headers += _mirrors(raw)

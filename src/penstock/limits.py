@@ -28,7 +28,8 @@ PENDING_REQUESTS = 100_000
 """Requests waiting for an answer in one session and direction; the oldest is forgotten first."""
 
 PENDING_BYTES = 4 * MESSAGE_BYTES
-"""What is remembered of all of them: ids, which may be as long as messages, and for rules the requests."""
+"""What is kept of all of them: ids and methods, which may be as long as messages, and for rules the requests;
+the oldest is forgotten first."""
 
 REFUSED_IDS = 1_024
 """Ids of requests we answered ourselves, remembered so that a late cancel does not reach the upstream."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scripted_http import Line, Request, ScriptedHttp
 
-from doors import StdioDoor
+from doors import StdioDoor, StreamableDoor
 from gate import META, peak_memory, request, wait_until
 from pairs import CELLS, DENY, PAIRS, Halls, Proxy, Upstream
 
@@ -205,3 +205,24 @@ def test_session_ids_of_any_length_take_no_room(tmp_path: Path):
             raw = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number
             assert door.whole("POST", "/mcp", door.headers(raw), raw).status == 200
         assert peak_memory(proxy.process.pid) - before < 10 * MIB
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_138_who_hangs_up_while_it_waits_for_the_list_leaves_nothing_behind(era: str, tmp_path: Path):
+    with (
+        Upstream("streamable", tmp_path, "--bearer", "ann", "--mute", "list") as there,
+        Proxy(tmp_path, there.words(), "--deny", DENY, "--tools-timeout", "60s") as proxy,
+        StreamableDoor(proxy.port, era, {"Authorization": "Bearer ann"}) as door,
+    ):
+        door.begin()
+        before = peak_memory(proxy.process.pid)
+        asked = sum(b"tools/list" in line for line in there.reached())
+        for number in range(30):
+            token = b"%d" % (100 + number)
+            door.request(token, "tools/call", b'{"name":"echo","arguments":{"d":"%b"}}' % (b"x" * 4 * MIB))
+            if number == 0:  # from here on there is something to wait for
+                assert wait_until(lambda: sum(b"tools/list" in line for line in there.reached()) == asked + 1)
+            door.hang_up(token)
+        assert wait_until(lambda: door.whole("GET", "/healthz").status == 200)
+        assert peak_memory(proxy.process.pid) - before < 40 * MIB

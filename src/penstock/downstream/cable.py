@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock import limits
@@ -15,12 +16,13 @@ from penstock.downstream.cable_batch import BatchReview, begin, cancels_what_wai
 from penstock.downstream.cable_head import CableHead, HeadReader
 from penstock.downstream.cable_response import CableResponse
 from penstock.downstream.cable_rules import review_of
-from penstock.downstream.catalog_fetch import CatalogFetch
+from penstock.downstream.catalog_fetch import CatalogFetch, wait_for_catalog
 from penstock.downstream.replies import (
     EVENTS,
     refuse,
     refuse_message,
     send_json,
+    status_of,
 )
 from penstock.downstream.unheard import Unheard
 from penstock.errors import ClientProtocolError, UpstreamError
@@ -38,9 +40,7 @@ from penstock.wire.http1 import Headers
 from penstock.wire.mcp_headers import with_name_of
 from penstock.wire.message import (
     INTERNAL_ERROR,
-    INVALID_PARAMS,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     Batch,
     Kind,
     Message,
@@ -152,7 +152,7 @@ class Cable:
             self._drop(verdict, message, reply)
         elif isinstance(verdict, Hold):
             self._with_catalog(
-                request, message, lambda catalog: self._judge(message, catalog, request, reply)
+                request, reply, message, lambda catalog: self._judge(message, catalog, request, reply)
             )
         elif verdict is FORWARD and self.reviews is None:
             self._pass_on(request, reply, message, message.raw)
@@ -213,7 +213,7 @@ class Cable:
             reply.send(202, [])
         else:
             has_status = era is Era.MODERN and message.method != tool_gate.CALL  # as the tool gate answers
-            send_json(reply, _status(error_code(raw)) if has_status else 200, raw)
+            send_json(reply, status_of(error_code(raw)) if has_status else 200, raw)
 
     def _verdict(self, message: Message, catalog: ToolCatalog | None) -> Verdict:
         if not self.is_filtering or message.kind is Kind.RESPONSE:
@@ -265,20 +265,26 @@ class Cable:
         return self._catalogs.key(head.era, head.headers)
 
     def _with_catalog(
-        self, request: Request, message: Message, then: Callable[[ToolCatalog | UpstreamError], None]
+        self,
+        request: Request,
+        reply: Reply,
+        message: Message,
+        then: Callable[[ToolCatalog | UpstreamError], None],
     ) -> None:
         head = self._heads.read(request)
         key = self._catalog_key(request)
         known = self._catalogs.maybe_known(key)
         if known is not None:
             then(known)
-        elif self._catalogs.is_by_principal:
+            return
+
+        start = None
+        if self._catalogs.is_by_principal:
             fetch = CatalogFetch(
                 self.client, self.choice, key, self._catalogs, self._on_catalog, self._tools_seconds
             )
-            self._catalogs.wait(key, then, lambda: fetch.start(head.headers, message.params, head.era))
-        else:
-            self._catalogs.wait(key, then)
+            start = partial(fetch.start, head.headers, message.params, head.era)
+        wait_for_catalog(self._catalogs, key, reply, then, start)
 
     def _is_answerable(self, message: Message, head: CableHead) -> bool:
         """Whether we may answer a modern request ourselves; then the server's duty to check is ours."""
@@ -291,7 +297,7 @@ class Cable:
             reply.write(encode_event(verdict.raw, "message"))
             reply.finish()
             return
-        send_json(reply, _status(verdict.code) if era is Era.MODERN else 200, verdict.raw)
+        send_json(reply, status_of(verdict.code) if era is Era.MODERN else 200, verdict.raw)
 
     def _drop(self, verdict: Drop, message: Message, reply: Reply) -> None:
         log.warning("Dropped a message from a client: %s.", verdict.why)
@@ -316,7 +322,7 @@ class Cable:
             self._judge_batch(messages, None, request, reply)
             return
         self._with_catalog(
-            request, messages[0], lambda catalog: self._judge_batch(messages, catalog, request, reply)
+            request, reply, messages[0], lambda catalog: self._judge_batch(messages, catalog, request, reply)
         )
 
     def _judge_batch(
@@ -438,10 +444,3 @@ class Cable:
             response.on_failure(error)
             if response.ticket is not None:
                 response.ticket.cancel()  # what still comes would be a second answer
-
-
-def _status(code: int) -> int:
-    """The HTTP status that the modern era has for an error of ours."""
-    if code == METHOD_NOT_FOUND:
-        return 404
-    return 400 if code in (INVALID_PARAMS, INVALID_REQUEST) else 200

@@ -197,7 +197,21 @@ class ModernDoor:
             text = f"Method not found: {message.method}"
             send_json(reply, 404, error_reply(message.id_token, METHOD_NOT_FOUND, text))
         else:
-            self._desk.serve(lambda outcome: self._take(message, request, reply, outcome))
+            self._serve(message, request, reply)
+
+    def _serve(self, message: Message, request: Request, reply: Reply) -> None:
+        """Takes a request when the upstream is there, unless its client has hung up by then."""
+
+        def then(outcome: tuple[SharedUpstream, ToolCatalog] | UpstreamError) -> None:
+            reply.on_gone = None
+            self._take(message, request, reply, outcome)
+
+        def withdraw() -> None:
+            reply.on_gone = None  # which knows the reply: untied, both are gone without the collector
+            self._desk.withdraw(then)
+
+        reply.on_gone = withdraw
+        self._desk.serve(then)
 
     def _take(
         self,

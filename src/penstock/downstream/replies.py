@@ -10,7 +10,7 @@ from penstock.errors import ClientProtocolError
 from penstock.net.http_exchange import Reply, Request
 from penstock.relay.contracts import UpstreamLink
 from penstock.wire.http1 import Headers, response_start
-from penstock.wire.message import INVALID_REQUEST
+from penstock.wire.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from penstock.wire.replies import error_reply
 
 log = logging.getLogger("penstock")
@@ -35,6 +35,13 @@ def send_json(reply: Reply, status: int, raw: bytes, more: Headers | None = None
         reply.send_as(_JSON_START, raw)
         return
     reply.send(status, JSON + more if more else JSON, raw)
+
+
+def status_of(code: int) -> int:
+    """The HTTP status that the modern era has for an error of ours."""
+    if code == METHOD_NOT_FOUND:
+        return 404
+    return 400 if code in (INVALID_PARAMS, INVALID_REQUEST) else 200
 
 
 def refuse(reply: Reply, status: int, reason: str, more: Headers | None = None) -> None:

@@ -118,6 +118,12 @@ class Catalogs:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def withdraw(self, key: CatalogKey, waiter: Waiter) -> None:
+        """Nobody waits there any more: what is kept for it goes now, and not when the upstream answers."""
+        waiting = self._waiting.get(key, [])
+        if waiter in waiting:
+            waiting.remove(waiter)
+
     def fail(self, key: CatalogKey, error: UpstreamError) -> None:
         """The catalog cannot be had this time."""
         self._release(key, error)

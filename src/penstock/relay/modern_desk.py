@@ -71,6 +71,11 @@ class ModernDesk:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._open())
 
+    def withdraw(self, then: Callable[[Outcome], None]) -> None:
+        """Nobody waits there any more: what is kept for it goes now, and not when the upstream answers."""
+        if then in self._waiting:
+            self._waiting.remove(then)
+
     def end_listeners(self) -> None:
         """Ends the requests that only listen."""
         if self._ready is not None:

@@ -22,7 +22,7 @@ from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.list_fetch import own_notification
-from penstock.wire.ambiguity import Ambiguous, NotAnObject, NotJson, folded, members
+from penstock.wire.ambiguity import Ambiguous, NotAnObject, NotJson, as_lax_readers_see, folded, members
 from penstock.wire.eras import MODERN_VERSIONS
 from penstock.wire.ids import id_key
 from penstock.wire.message import (
@@ -329,7 +329,7 @@ class SharedUpstream:
 def _cancels(message: Message) -> bool:
     """Whether some reader takes this for the cancel of a request."""
     method = message.method or ""
-    if method.startswith("tools/") or (method != _CANCELLED and folded(method) != _CANCELLED):
+    if method.startswith("tools/") or (method != _CANCELLED and as_lax_readers_see(method) != _CANCELLED):
         return False
     if message.params is None:
         return "params" in message.envelope  # by position, perhaps

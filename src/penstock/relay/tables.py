@@ -48,7 +48,9 @@ class PendingTable:
         key = exact_key(exchange.id_token)
         if key in self._exchanges:
             return False
-        exchange.weight = len(key)
+        exchange.weight = len(key) + len(exchange.method)
+        if exchange.meta is not None:
+            exchange.weight += len(exchange.meta)
         if exchange.asked is not None:
             exchange.weight += len(exchange.asked.state.request.raw)
         self._weight += exchange.weight

@@ -368,9 +368,9 @@ def _folded(name: str) -> str:
     else:
         import unicodedata  # a table of 1 MB that plain traffic never needs
 
-        name = unicodedata.normalize("NFKC", name)
+        name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+        # Last: in lower case the dot of U+0130 is a mark of its own.
         name = "".join(char for char in name if unicodedata.category(char) not in _INVISIBLE)
-        name = unicodedata.normalize("NFKC", name.casefold())
     return name.replace(" ", "").casefold()
 
 

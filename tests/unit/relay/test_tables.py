@@ -137,6 +137,24 @@ class _Asked:
         self.raw = raw
 
 
+def test_ids_and_methods_as_long_as_messages_do_not_pile_up() -> None:
+    table = PendingTable()
+    big = limits.PENDING_BYTES // 2 - 10
+    ids = [b'"%d%b"' % (number, b"x" * (big - 10)) for number in range(3)]
+    for token in ids:
+        assert table.open(Exchange(token, "ping"))
+    assert len(table) == 2
+    assert table.close(ids[0]) is None
+    for token in ids[1:]:
+        assert table.close(token) is not None
+    for number in range(3):
+        assert table.open(Exchange(b"%d" % number, "x" * big))
+    assert [exchange.id_token for exchange in table.close_all()] == [b"1", b"2"]
+    for number in range(3):
+        assert table.open(Exchange(b"%d" % number, "ping", meta=b"x" * big))
+    assert [exchange.id_token for exchange in table.close_all()] == [b"1", b"2"]
+
+
 def test_long_ids_and_requests_that_rules_remember_are_bounded_by_their_bytes() -> None:
     step = limits.PENDING_BYTES // 4
     for is_ruled in (False, True):

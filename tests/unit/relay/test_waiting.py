@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from memory_doors import CHOICE, Memory
+import hostile
+from memory_doors import CHOICE, Memory, post
 from penstock import limits
+from penstock.downstream.modern_http import ModernDoor as ModernHttpDoor
+from penstock.net.http_exchange import Reply
+from penstock.relay.catalogs import Catalogs
+from penstock.relay.modern_desk import ModernDesk
 from penstock.relay.relay import Relay
 
 CALL = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"x":"%b"}}}'
+MODERN_CALL = (
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":%b}}' % hostile.META % b""
+)
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 HELLO = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
 ANSWER = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}}'
@@ -52,3 +61,33 @@ def test_who_says_only_that_it_has_begun_makes_nobody_fetch_a_list() -> None:
     assert _lists_asked_for(INITIALIZED) == 0
     assert _lists_asked_for(HELLO, INITIALIZED) == 0
     assert _lists_asked_for(HELLO, ANSWER) == 0
+
+
+async def _never(*what: object) -> Any:
+    raise AssertionError("nobody asks for this")
+
+
+def test_who_hangs_up_is_not_kept_until_the_upstream_answers() -> None:
+    async def run() -> None:
+        desk = ModernDesk(
+            Memory,  # type: ignore[arg-type]
+            CHOICE,
+            Catalogs(_never),
+            60.0,
+            lambda known: None,
+            None,
+            lambda error: None,
+        )
+        door = ModernHttpDoor(desk, CHOICE, None)
+        replies = [Reply(Memory(), False, True) for _ in range(3)]  # type: ignore[arg-type]
+        for reply in replies:
+            door.handle(post(MODERN_CALL, b"2026-07-28"), reply)
+        assert len(desk._waiting) == 3
+        for reply in replies[:2]:
+            reply.is_gone = True
+            assert reply.on_gone is not None
+            reply.on_gone()
+        assert len(desk._waiting) == 1
+        await desk.close()
+
+    asyncio.run(run())

@@ -736,3 +736,9 @@ def test_the_readable_copy_has_every_whole_pair_and_no_half(parts: list[bytes]) 
 def test_what_has_a_nul_in_it_is_not_made_readable() -> None:
     raw = b'"\0\0\\ud800"'
     assert readable(raw) is raw
+
+
+def test_a_capital_i_with_a_dot_is_an_i() -> None:
+    assert folded("\u0130d") == "id"
+    with pytest.raises(Ambiguous):
+        members('{"id":1,"\u0130d":2}'.encode())
