@@ -81,7 +81,8 @@ def _part_lists_hidden(name: str, value: Raw, message: Message, choice: ToolFilt
     if name == "params" and message.method == _SAMPLING and message.kind is Kind.REQUEST:
         return False  # tools offered to the client's own model, not the upstream's to be called
     # With its name: one that is no member of the protocol may be called tools itself.
-    return _lists_hidden_anywhere(b"{%b:%b}" % (msgspec.json.encode(name), value), choice)
+    text = b"{%b:%b}" % (msgspec.json.encode(name), value)
+    return _may_list(text) and _lists_hidden_anywhere(text, choice)
 
 
 def _result_lists_hidden(result: Raw, choice: ToolFilter) -> bool:
