@@ -111,6 +111,7 @@ instructions: $(STAMP)
 	@$(BIN)/python -m bench.instructions || { code=$$?; [ $$code = 3 ]; }
 
 attack: $(STAMP)
+	@sh scripts/system_setup attack nginx haproxy
 	$(BIN)/python -m trials.attack --write docs/attacks.md
 
 clean:

@@ -229,7 +229,12 @@ http {{
 
 
 def nginx_binary() -> str | None:
-    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    return system_binary("nginx")
+
+
+def system_binary(name: str) -> str | None:
+    """A program that the system may have, also where only root's path leads to it."""
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
 
 
 def relay(binary: list[str], name: str) -> Spec:

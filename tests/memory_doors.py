@@ -75,7 +75,7 @@ class Memory:
     # As an HTTP connection:
     persistence = b""
     is_full = False
-    unread = 0
+    unread = untaken = 0
 
     def end_reply(self, data: bytes) -> None:
         """The end of a reply."""

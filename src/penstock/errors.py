@@ -9,9 +9,11 @@
     |-- UnsupportedSystem            a system where no proxy can run (platforms)   exit 1
     |-- UpstreamError                the upstream's side failed                    exit 1
     |   |-- ConnectFailed            it could not be reached
+    |   |   '-- SessionRefused       it is there, and would not begin this session
     |   |-- ToolListFailed           it did not give its tool list
     |   |-- RequestFailed            one request got no answer; the upstream may be well
     |   '-- UpstreamLost             it went away
+    |       '-- SessionEnded         it is there, and has ended this session
     |-- EffectFailed                 a webhook, script or delay of a rule gave no verdict
     |-- MalformedHttp                bytes that are no HTTP message we take
     '-- ProtocolError                one message that must not be forwarded
@@ -95,6 +97,7 @@ class UpstreamError(PenstockError):
     """The upstream's side failed. `safe_message` is all that a client may be told."""
 
     safe_message = "Upstream MCP failed"
+    is_of_one_session = False  # whether nothing is known against the upstream: other sessions may go on
 
     def __init__(self, headline: str, detail: str, failure: Failure = Failure.INVALID_RESPONSE) -> None:
         super().__init__(headline, detail)
@@ -111,10 +114,20 @@ class ConnectFailed(UpstreamError):
         self.where = where
 
 
+class SessionRefused(ConnectFailed):
+    """The upstream answered, but not as one does that begins a session."""
+
+    is_of_one_session = True
+
+    def __init__(self, where: str, detail: str) -> None:
+        super().__init__(where, detail, Failure.INVALID_RESPONSE)
+
+
 class ToolListFailed(UpstreamError):
     """The upstream did not give its tool list."""
 
     safe_message = "Failed to fetch tool list from upstream MCP"
+    is_of_one_session = True
 
     def __init__(self, detail: str, failure: Failure = Failure.INVALID_RESPONSE) -> None:
         super().__init__(self.safe_message, detail, failure)
@@ -129,6 +142,12 @@ class UpstreamLost(UpstreamError):
         super().__init__(self.safe_message, detail, Failure.REFUSED)
 
 
+class SessionEnded(UpstreamLost):
+    """The upstream has ended one session, as it may whenever it likes."""
+
+    is_of_one_session = True
+
+
 class RequestFailed(UpstreamError):
     """One request got no answer, and nothing is known against the upstream itself.
 
@@ -137,6 +156,7 @@ class RequestFailed(UpstreamError):
     """
 
     safe_message = "No answer from upstream MCP"
+    is_of_one_session = True
 
     def __init__(self, detail: str) -> None:
         super().__init__(self.safe_message, detail, Failure.REFUSED)

@@ -9,6 +9,9 @@ LINE_BYTES = 20 * 1024 * 1024
 NESTING = 128
 """Levels of objects and arrays. Real messages stay below 30; parsers start to die near 1,000."""
 
+BATCH_MESSAGES = 1_000
+"""Messages in one batch of a client. Each costs us what a message costs, and its sender perhaps two bytes."""
+
 NAME_ECHO = 128
 """Characters of a tool name that an error may repeat: the longest name the MCP text recommends."""
 
@@ -24,7 +27,7 @@ LIST_BYTES = 64 * 1024 * 1024
 PENDING_REQUESTS = 100_000
 """Requests waiting for an answer in one session and direction; the oldest is forgotten first."""
 
-PENDING_BYTES = 64 * 1024 * 1024
+PENDING_BYTES = 4 * MESSAGE_BYTES
 """What is remembered of all of them: ids, which may be as long as messages, and for rules the requests."""
 
 REFUSED_IDS = 1_024
@@ -223,6 +226,9 @@ SESSION_BACKLOG_BYTES = 1024 * 1024
 KNOWN_SESSION_IDS = 100_000
 """Session ids of an HTTP upstream that we have seen work, so that a cached answer needs no question."""
 
+KNOWN_SESSION_ID_BYTES = 128
+"""How long such an id may be; servers make them of 32 or 36. A longer one works too, and costs a question."""
+
 UNREAD_BYTES = 12 * 1024 * 1024
 """Held for a client that does not read while others wait for the same link; past it, it is cut off."""
 
@@ -314,7 +320,8 @@ UPSTREAM_POSTS = 256
 """Requests of one session under way at an HTTP upstream, each on its own connection; more wait their turn."""
 
 UNANSWERED_BYTES = 4 * MESSAGE_BYTES
-"""Bytes posted to an upstream that has not begun to answer; past this the client is not read."""
+"""Bytes of a session that its upstream has not taken, or, posted to it, not begun to answer. Past this a
+client on stdio is not read, and one over HTTP is answered 503: each post taken makes room for another."""
 
 UNHEARD_ANSWERS = 256
 """Answers that an HTTP upstream still works on and nobody waits for; past this the oldest is given up."""
@@ -344,7 +351,8 @@ LISTEN_LINGER_SECONDS = 1.0
 """How long an event stream may stay open after the response it was there for."""
 
 CANCELLED_SECONDS = 30.0
-"""How long an upstream may keep the answer to a cancelled request open, and a place with it."""
+"""How long an upstream may keep the answer to a cancelled request open, and a place with it; and how long it
+may still speak of one on a link that clients share."""
 
 SESSION_END_SECONDS = 1.0
 """How long the upstream may take to hear that its session is over."""
@@ -378,6 +386,13 @@ TEMPLATE_VALUES = 64
 
 PATH_PARTS = 50_000
 """Members or elements of one object or array that a rule looks at one by one: a fifth of a second."""
+
+SESSION_TASKS = 1_000
+"""Tasks of a session whose requests are remembered, so that rules know what a late result answers. Past it
+the oldest is forgotten, and what it brings is blocked where rules look at results."""
+
+SESSION_TASK_BYTES = 1024 * 1024
+"""What those requests may take together, but for the last one."""
 
 KNOWN_METHODS = 1_024
 """Methods for which the rules that apply are remembered. Real sessions use twenty."""

@@ -16,7 +16,7 @@ from penstock.downstream.modern_http import ModernDoor
 from penstock.downstream.replies import refuse
 from penstock.downstream.sse import SseDoor
 from penstock.downstream.streamable_http import StreamableDoor
-from penstock.errors import PenstockError, RequestFailed, UpstreamError, UpstreamLost
+from penstock.errors import PenstockError, UpstreamError, UpstreamLost
 from penstock.links import open_ruling, open_upstream
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
@@ -213,11 +213,13 @@ class _Listening:
             self._end(UpstreamLost())
 
     def _on_session_lost(self, error: PenstockError) -> None:
-        if isinstance(self._config.upstream, UrlUpstream) and not isinstance(error, RequestFailed):
+        is_of_one = isinstance(error, UpstreamError) and error.is_of_one_session
+        if isinstance(self._config.upstream, UrlUpstream) and not is_of_one:
             self._end(error)
         else:
             # Each session has a child of its own: one that dies takes its session with it, and no other. Nor
-            # does one that we have no resources to open a connection for.
+            # does one that the upstream refuses or ends, or that we have no resources to open a connection
+            # for: else any client could end the sessions of all the others.
             log.warning("%s. Its session has ended.", error.headline)
 
     def _on_signal(self, number: signal.Signals) -> None:

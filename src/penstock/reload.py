@@ -8,8 +8,10 @@ just being written is left alone. SIGHUP reads it at once. Whatever is wrong wit
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import stat
 from collections.abc import Callable
 
 from msgspec import structs
@@ -84,8 +86,7 @@ class ConfigWatch:
 
     def _read(self, is_asked: bool) -> None:
         try:
-            with open(self._path, "rb") as file:
-                data = file.read(limits.CONFIG_BYTES + 1)
+            data = read_at_rest(self._path)
         except OSError as why:
             self._done = self._seen
             log.warning("Cannot read %s (%s); the rules stay as they are.", self._path, why.strerror)
@@ -122,10 +123,19 @@ class ConfigWatch:
 def look_at(path: str) -> Look:
     """What the system says of a file, or of what a symbolic link leads to."""
     try:
-        stat = os.stat(path)
+        found = os.stat(path)
     except OSError:
         return None
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+    # The last changes with every change, also where somebody sets the time of writing, or the rights.
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def read_at_rest(path: str) -> bytes:
+    """The bytes of a file. Raises OSError, also for a pipe: whoever reads one waits for who writes it."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "It is no regular file")
+        return file.read(limits.CONFIG_BYTES + 1)
 
 
 _NAMES = {

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,12 +16,13 @@ import trials.attack.client_bytes as client_bytes
 from gate import ROOT
 from readings import calls_in
 from trials.attack.campaign import Plan, cells_of, run
-from trials.attack.cell import Cell
+from trials.attack.cell import Cell, alive
 from trials.attack.elsewhere import ELSEWHERE
 from trials.attack.hostile_upstreams import ATTACKS as ORDERS
 from trials.attack.judge import denied_calls, hidden_names, words_of_ours
 from trials.attack.messages import attack_with_messages
 from trials.attack.orders import attack_with_orders
+from trials.attack.reverse_proxies import NAMES, maybe_missing
 from trials.attack.rows import DENIED, LEAK, Result
 
 SHORT = cells_of(True, [])
@@ -37,6 +39,38 @@ def test_nothing_gets_past_the_gate_and_nobody_is_hurt(plan: Plan, tmp_path: Pat
 def test_rules_hold_where_the_filter_does(tmp_path: Path):
     plan = Plan("streamable", "stdio", "2025-11-25", ruled=True)
     assert [result for result in run(plan, tmp_path) if result.is_bad] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_smuggled_through_a_reverse_proxy(name: str, tmp_path: Path):
+    if why := maybe_missing(name):
+        pytest.skip(why)
+    plan = Plan("streamable", "streamable", "2025-11-25", behind=name)
+    results = run(plan, tmp_path, {"68", "69", "70", "71", "72", "73"})
+    assert len(results) > 40
+    assert [result for result in results if result.is_bad] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reverse_proxy_has_its_clients_share_a_connection(name: str, tmp_path: Path):
+    """Else an attack on one of them could not show in the answers to the other."""
+    if why := maybe_missing(name):
+        pytest.skip(why)
+    cell = Cell(tmp_path, "streamable", "stdio", "2026-07-28", behind=name)
+    try:
+        before = _sockets(cell.pid)
+        for _ in range(5):
+            alive(cell.attacker)
+            alive(cell.bystander)
+        assert _sockets(cell.pid) == before
+    finally:
+        cell.close()
+
+
+def _sockets(pid: int) -> set[str]:
+    """The sockets of a process, each by a name that no other gets."""
+    links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    return {link for link in links if link.startswith("socket:")}
 
 
 def test_without_a_proxy_the_judge_sees_the_calls(tmp_path: Path):

@@ -59,6 +59,34 @@ def test_67_a_small_body_that_opens_to_a_huge_one_is_not_opened(front: Front, pr
     assert peak_memory(proxy.process.pid) - before < 10 * MIB
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        b"application/json",
+        b"Application/JSON;charset=UTF-8",
+        b'application/json ; charset="utf-8"',
+        b"application/json; charset=us-ascii",
+        b"application/json;",
+    ],
+)
+def test_65_json_may_say_that_it_is_utf8(front: Front, kind: bytes):
+    ((status, body),) = front.fire(front.post(front.allowed, b"Content-Type: %b\r\n" % kind))
+    assert (status, b'"called" : "echo"' in body) == (200, True)
+
+
+def test_65_no_word_about_another_charset_goes_on(front: Front):
+    """Express decodes a body by it, and does not mind blanks round the "="."""
+    for odd in (
+        b"charset =utf-7",
+        b"charset*=utf-8''utf-7",
+        b"charset*0=utf-;charset*1=7",
+        b"x=1; charset=utf-8",
+    ):
+        more = b"Content-Type: application/json; %b\r\n" % odd
+        ((status, _),) = front.fire(front.post(front.allowed, more))
+        assert status == 415, odd
+
+
 def test_81_only_loopback_is_bound(proxy: Proxy):
     assert "Listening on http://127.0.0.1:" in proxy.stderr
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from doors import StdioDoor
+from doors import INITIALIZED, SseDoor, StdioDoor, StreamableDoor
 from gate import DEADLINE, children_of, is_running, request, wait_until
 from pairs import DENY, PAIRS, TRANSPORTS, Proxy, Upstream
 
@@ -29,6 +29,7 @@ HELLO = request(
     "initialize",
     b'{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}',
 )
+LIST = request(b"2", "tools/list")
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -120,6 +121,53 @@ def test_a_child_that_dies_takes_only_its_own_session(client: str, era: str, tmp
             assert victim.whole("POST", "/mcp", headers, request(b"7", "ping")).status == 404
         victim.close()
         other.close()
+
+
+@pytest.mark.parametrize(
+    ("upstream", "options"),
+    [("sse", ()), ("streamable", ()), ("streamable", ("--bearer", "ann"))],
+    ids=["sse", "streamable", "locked"],
+)
+def test_no_client_ends_the_proxy_by_what_it_says_first(
+    upstream: str, options: tuple[str, ...], tmp_path: Path
+):
+    """A tool list that one session does not get is the business of that session."""
+    with (
+        Upstream(upstream, tmp_path, *options) as there,
+        Proxy(tmp_path, there.words(), "--deny", DENY) as proxy,
+    ):
+        mine = {"Authorization": "Bearer ann"} if options else {}
+        with StreamableDoor(proxy.port, "legacy", mine) as other:
+            other.begin()
+            for words in ([INITIALIZED], [HELLO, INITIALIZED], [HELLO, INITIALIZED, LIST]):
+                with SseDoor(proxy.port, "legacy") as rude:
+                    for said in words:
+                        rude.say(said)
+                    rude.say(LIST)
+                    rude.until(lambda rude=rude: rude.stream.is_over or rude.heard)
+            assert other.is_alive()
+        assert proxy.process.poll() is None
+        assert "Traceback" not in proxy.stderr
+
+
+def test_a_session_that_the_upstream_has_ended_is_not_the_end_of_the_others(tmp_path: Path):
+    with (
+        Upstream("streamable", tmp_path) as there,
+        Proxy(tmp_path, there.words(), "--deny", DENY) as proxy,
+        SseDoor(proxy.port, "legacy") as ended,
+        SseDoor(proxy.port, "legacy") as other,
+    ):
+        ended.begin()
+        assert ended.is_alive()
+        session = there.heads()[-1]["mcp-session-id"]
+        other.begin()
+        at_upstream = StreamableDoor(int(there.url.split("/")[2].partition(":")[2]), "legacy")
+        gone = at_upstream.whole("DELETE", "/mcp", {"Mcp-Session-Id": session})
+        assert gone.status == 200
+        ended.request(b"7", "ping")
+        assert b"Lost connection to upstream MCP" in ended.answer(b"7")
+        assert other.is_alive()
+        assert proxy.process.poll() is None
 
 
 @every_upstream

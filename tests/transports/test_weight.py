@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_http import Line, Request, ScriptedHttp
 
 from doors import StdioDoor
 from gate import META, peak_memory, request, wait_until
@@ -154,3 +155,53 @@ def test_a_reader_that_does_not_read_hurts_only_itself(client: str, upstream: st
                 slow.answer(b"9", within=60)
                 assert sum(b"notifications/" in heard.raw[:60] for heard in slow.heard) == FLOOD
             slow.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("client", "era"), [("sse", "legacy"), ("streamable", "legacy"), ("streamable", "modern")]
+)
+def test_138_what_clients_post_to_an_upstream_that_stops_reading_does_not_pile_up(
+    client: str, era: str, tmp_path: Path
+):
+    """Each post is accepted at once, so that nothing but a refusal slows its client down."""
+    note = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"d":"%b"}}' % (b"x" * MIB)
+    with Upstream("stdio", tmp_path) as there, Proxy(tmp_path, there.words(), "--deny", DENY) as proxy:
+        door, other = proxy.connect(client, era), proxy.connect(client, "legacy")
+        door.begin()
+        other.begin()
+        before = peak_memory(proxy.process.pid)
+        door.order("deaf")
+        statuses = []
+        for _ in range(100):
+            door.say(note)
+            statuses.append(door.last.status)
+        assert statuses == sorted(statuses)
+        assert set(statuses) == {202, 503}
+        assert statuses.count(202) < 50
+        assert peak_memory(proxy.process.pid) - before < 70 * MIB
+        assert other.is_alive()
+        door.close()
+        other.close()
+
+
+def test_session_ids_of_any_length_take_no_room(tmp_path: Path):
+    """An upstream may name a new one with every answer, as long as a head may be."""
+
+    def script(asked: Request, line: Line) -> None:
+        if "id" not in asked.message:
+            line.accepted()
+            return
+        line.json(asked.result(b'{"tools":[]}'), f"Mcp-Session-Id: {asked.number:060000}")
+
+    with (
+        ScriptedHttp(script) as there,
+        Proxy(tmp_path, ["--upstream", there.url], "--deny", DENY) as proxy,
+        proxy.connect("streamable", "legacy", listens=False) as door,
+    ):
+        for number in range(400):
+            if number == 40:
+                before = peak_memory(proxy.process.pid)
+            raw = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number
+            assert door.whole("POST", "/mcp", door.headers(raw), raw).status == 200
+        assert peak_memory(proxy.process.pid) - before < 10 * MIB

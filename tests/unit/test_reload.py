@@ -238,3 +238,22 @@ def test_what_is_wrong_with_a_real_file_is_all_told(tmp_path: Path) -> None:
     ConfigWatch(str(path), load(b"first"), load_real, pytest.fail, errors.append).reload()
     assert f"{path}:1: " in str(errors[0])
     assert f"{path}:2: " in str(errors[0])
+
+
+def test_a_pipe_in_the_place_of_the_file_holds_nobody_up(watched: Watched) -> None:
+    watched.path.unlink()
+    os.mkfifo(watched.path)
+    watched.look(3)
+    watched.watch.reload()
+    watched.path.unlink()
+    watched.write("second")
+    watched.look(2)
+    assert watched.rules == ["second"]
+
+
+def test_a_change_is_seen_whatever_time_the_file_claims(watched: Watched) -> None:
+    before = watched.path.stat()
+    watched.write("other"[: before.st_size])
+    os.utime(watched.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    watched.look(2)
+    assert watched.rules == ["other"]

@@ -1,40 +1,62 @@
-"""What people read cannot be made endless by whoever we speak of."""
+"""What people read on stderr, a line at a time, whatever is quoted in it."""
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+from collections.abc import Iterator
 
 import pytest
 
-from penstock import limits, say
+from penstock.say import set_up_log
+
+FORGED = "a\npenstock: all is well\x1b[31m\ud800"
 
 
-def test_one_wording_is_said_so_often_in_a_second_and_then_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[str] = []
-    now = [7.5]
-    monkeypatch.setattr(say, "write_stderr", written.append)
-    handler = say._StderrHandler(lambda: now[0])
-    handler.setFormatter(say._TextFormatter())
-    log = logging.Logger("a log of its own")
-    log.addHandler(handler)
-    for number in range(limits.LOG_LINES + 50):
-        log.warning("Skipped %d.", number)
-    log.warning("Something else.")
-    assert len(written) == limits.LOG_LINES + 1
-    for number in range(limits.LOG_LINES + 50):
-        log.info("Rule %d.", number, extra={"is_wanted": True})
-    assert len(written) == 2 * limits.LOG_LINES + 51
-    del written[limits.LOG_LINES + 1 :]
-    assert written[0] == "penstock: warning: Skipped 0."
-    assert written[-1] == "penstock: warning: Something else."
-    written.clear()
-    now[0] += 1
-    log.warning("Skipped %d.", 1_000)
-    assert written == [
-        "penstock: warning: 50 more like this were not written: Skipped %d.",
-        "penstock: warning: Skipped 1000.",
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    """Our log, put back afterwards as it was."""
+    ours, root = logging.getLogger("penstock"), logging.getLogger()
+    before = [(one, one.handlers[:], one.level) for one in (ours, root)]
+    propagates = ours.propagate
+    yield ours
+    for one, handlers, level in before:
+        one.handlers[:] = handlers
+        one.setLevel(level)
+    ours.propagate = propagates
+
+
+def _said(capfd: pytest.CaptureFixture[str]) -> list[str]:
+    return capfd.readouterr().err.split(os.linesep)[:-1]
+
+
+def _say(log: logging.Logger) -> None:
+    log.error("Told: %s", FORGED)
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        log.exception("Failed")
+
+
+def test_no_quotation_looks_like_a_line_of_ours(
+    log: logging.Logger, capfd: pytest.CaptureFixture[str]
+) -> None:
+    set_up_log("info", "text")
+    _say(log)
+    lines = _said(capfd)
+    assert [line for line in lines if line.startswith("penstock:")] == [
+        r"penstock: Told: a\x0apenstock: all is well\x1b[31m\xd800",
+        "penstock: Failed",
     ]
-    written.clear()
-    now[0] += 1
-    log.info("Quiet.")
-    assert written == ["penstock: Quiet."]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_as_json_every_line_is_written_and_is_one(
+    log: logging.Logger, capfd: pytest.CaptureFixture[str]
+) -> None:
+    set_up_log("info", "json")
+    _say(log)
+    told, failed = map(json.loads, _said(capfd))
+    assert told["message"] == "Told: a\npenstock: all is well\x1b[31m\\ud800"
+    assert "ValueError" in failed["traceback"]

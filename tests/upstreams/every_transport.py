@@ -410,7 +410,8 @@ class Server:
         reply = Reply(connection, None)
         if self.options.bearer and path in (b"/mcp", b"/sse"):
             allowed = [b"Bearer " + word.encode() for word in self.options.bearer.split(",")]
-            if headers.get(b"authorization") not in allowed:
+            allowed += [word.encode() for word in self.options.bearer.split(",")]
+            if headers.get(b"authorization", headers.get(b"x-api-key")) not in allowed:
                 challenge = b'WWW-Authenticate: Bearer realm="up", resource_metadata="http://x/"\r\n'
                 reply.whole(b"401 Unauthorized", b"text/plain", b"who are you?", challenge)
                 return True
@@ -581,7 +582,7 @@ def main() -> None:
     parser.add_argument("--record")
     parser.add_argument("--heads", help="append every HTTP request's head to this file, as JSON")
     parser.add_argument("--bytes", help="append every byte received to this file, as JSON")
-    parser.add_argument("--bearer", help="the tokens that are let in, separated by commas")
+    parser.add_argument("--bearer", help="the tokens or API keys that are let in, separated by commas")
     parser.add_argument("--pages")
     parser.add_argument("--version")
     parser.add_argument("--no-tools", action="store_true")

@@ -31,9 +31,14 @@ def main() -> int:
     chosen = parser.parse_args()
     rows = {row for row in chosen.rows.split(",") if row}
     results: list[Result] = []
+    missing: list[str] = []
     with tempfile.TemporaryDirectory(prefix="attack-") as work:
         for plan in cells_of(chosen.short, chosen.cells):
             print(f"{plan.name} ...", end=" ", file=sys.stderr, flush=True)
+            if plan.maybe_missing:
+                print(f"skipped: {plan.maybe_missing}", file=sys.stderr)
+                missing.append(f"{plan.name} ({plan.maybe_missing})")
+                continue
             found = run(plan, Path(work), rows)
             bad = [result for result in found if result.is_bad and not plan.direct]
             print(f"{len(found)} shots, {len(bad)} bad", file=sys.stderr)
@@ -46,7 +51,7 @@ def main() -> int:
     if chosen.json:
         chosen.json.write_text(json.dumps([result._asdict() for result in results], indent=1))
     if chosen.write:
-        chosen.write.write_text(page(results), "utf-8")
+        chosen.write.write_text(page(results, missing), "utf-8")
     return int(any(result.is_bad and not result.cell.startswith("direct") for result in results))
 
 

@@ -14,6 +14,7 @@ from trials.attack.hostile_upstreams import ATTACKS as ORDERS
 from trials.attack.http_bytes import ATTACKS as CONNECTIONS
 from trials.attack.messages import attack_with_messages
 from trials.attack.orders import attack_with_orders
+from trials.attack.reverse_proxies import NAMES, maybe_missing
 from trials.attack.rows import DEAD, Result
 from trials.attack.scenes import SCENES, attack_with_scenes
 from trials.attack.weights import WEIGHTS, attack_with_weights
@@ -31,15 +32,22 @@ class Plan(NamedTuple):
     direct: bool = False
     ruled: bool = False
     is_heavy: bool = False  # also what takes long and much memory
+    behind: str = ""  # the reverse proxy that stands before Penstock; only the HTTP table is fired through it
 
     @property
     def name(self) -> str:
         way = f"direct {self.client}" if self.direct else f"{self.client}>{self.upstream}"
-        return f"{way} {self.version}{' ruled' if self.ruled else ''}"
+        more = f" behind {self.behind}" if self.behind else " ruled" if self.ruled else ""
+        return f"{way} {self.version}{more}"
+
+    @property
+    def maybe_missing(self) -> str | None:
+        """Why there cannot be such a cell here; None when there can."""
+        return maybe_missing(self.behind) if self.behind else None
 
 
 def cells_of(is_short: bool, wanted: list[str]) -> list[Plan]:
-    """Nine pairs in both eras; the older versions and the rules on a few; and no proxy at all."""
+    """Nine pairs in both eras; older versions, rules and reverse proxies on a few; and no proxy at all."""
     if is_short:
         plans = [Plan("stdio", "stdio", LEGACY), Plan("sse", "streamable", MODERN)]
         plans += [Plan("streamable", "streamable", LEGACY), Plan("streamable", "stdio", MODERN)]
@@ -55,13 +63,19 @@ def cells_of(is_short: bool, wanted: list[str]) -> list[Plan]:
             for client, upstream in (("stdio", "stdio"), ("sse", "streamable"), ("streamable", "streamable"))
             for version in (LEGACY, MODERN)
         ] + [Plan("streamable", "stdio", MODERN, ruled=True)]
+        plans += [
+            Plan(client, upstream, version, behind=name)
+            for name in NAMES
+            for client, upstream in (("sse", "stdio"), ("streamable", "stdio"), ("streamable", "streamable"))
+            for version in (LEGACY, MODERN)
+        ]
         plans += [Plan(way, way, version, direct=True) for way in TRANSPORTS for version in (LEGACY, MODERN)]
     return [plan for plan in plans if not wanted or any(word in plan.name for word in wanted)]
 
 
 def run(plan: Plan, work: Path, rows: set[str] | None = None) -> list[Result]:
     """All that is fired in one cell, and what came of it."""
-    cell = Cell(work, plan.client, plan.upstream, plan.version, plan.direct, plan.ruled)
+    cell = Cell(work, plan.client, plan.upstream, plan.version, plan.direct, plan.ruled, behind=plan.behind)
     try:
         results = list(_all(cell, plan, rows or set()))
     finally:
@@ -82,6 +96,9 @@ def _all(cell: Cell, plan: Plan, rows: set[str]) -> Iterator[Result]:
         named = [row for row in table if not rows or row.row in rows]
         return [row for row in named if plan.version != BATCH_VERSION or row.what not in ABOUT_BATCHES]
 
+    if plan.behind:
+        yield from attack_with_connections(cell, kept(CONNECTIONS))
+        return
     yield from attack_with_messages(cell, kept(MESSAGES))
     yield from attack_with_connections(cell, kept(CONNECTIONS))
     if not plan.ruled:

@@ -1,6 +1,7 @@
 """A place to attack: one upstream that records, Penstock before it, an attacker and a bystander.
 
-With `direct`, the attacker speaks to the upstream itself, to show that the judges see what leaks.
+With `direct`, the attacker speaks to the upstream itself, to show that the judges see what leaks; with
+`behind`, to a reverse proxy that stands before Penstock.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from doors import MODERN, Client, Lost, Response, SseDoor, StdioDoor, Streamable
 from gate import DEADLINE, wait_until
 from pairs import Proxy, Upstream
 from trials.attack.judge import denied_calls, hidden_names, words_of_ours
+from trials.attack.reverse_proxies import ReverseProxy
 from trials.attack.rows import DEAD, DENIED, DENY, LEAK, NOISE, ClientBytes, Hostile, HttpBytes, Result
 
 DIRECT = {"stdio": StdioDoor, "sse": SseDoor, "streamable": StreamableDoor}
@@ -64,9 +66,10 @@ class Cell:
         ruled: bool = False,
         options: tuple[str, ...] = (),
         deny: tuple[str, ...] = (),
+        behind: str = "",
     ) -> None:
         self.client, self.transport, self.version = client, upstream, version
-        self.direct, self.ruled = direct, ruled
+        self.direct, self.ruled, self.behind = direct, ruled, behind
         self.era = "modern" if version == MODERN else "legacy"
         self.work = Path(tempfile.mkdtemp(dir=work))
         self.bytes_file = self.work / "bytes"
@@ -82,6 +85,7 @@ class Cell:
             self.rules = ["--config", str(file)]
             self.forbidden = (*DENIED, "read_file")
         self.proxy: Proxy | None = None
+        self.reverse: ReverseProxy | None = None
         self.attacker: Any = None
         self.bystander: Any = None
         self._read = self._read_bytes = self._judged_bytes = 0
@@ -90,13 +94,16 @@ class Cell:
     @property
     def name(self) -> str:
         way = f"direct {self.client}" if self.direct else f"{self.client}>{self.transport}"
-        return f"{way} {self.version}{' ruled' if self.ruled else ''}"
+        more = f" behind {self.behind}" if self.behind else " ruled" if self.ruled else ""
+        return f"{way} {self.version}{more}"
 
     # --- starting and ending ---------------------------------------------------------------------------
 
     def start(self) -> None:
         if self.client != "stdio" and not self.direct:
             self.proxy = Proxy(self.work, self.there.words(), *self.rules)
+            if self.behind:
+                self.reverse = ReverseProxy(self.behind, self.work, self.proxy.port)
         self.attacker = self.connect()
         self.bystander = self.connect()
         if self.era == "legacy":
@@ -128,7 +135,7 @@ class Cell:
         if self.direct:
             return int(self.there.url.rpartition(":")[2].partition("/")[0])
         assert self.proxy is not None
-        return self.proxy.port
+        return self.reverse.port if self.reverse is not None else self.proxy.port
 
     @property
     def pid(self) -> int:
@@ -153,6 +160,9 @@ class Cell:
                     pipe.close()
             elif door is not None:
                 door.close()
+        if self.reverse is not None:
+            self.reverse.stop()
+            self.reverse = None
         if self.proxy is not None:
             self.proxy.process.terminate()
             self.proxy.process.wait(20)

@@ -15,6 +15,7 @@ from trials.attack.rows import HttpBytes
 MIB = 1024 * 1024
 TE = JSON + b"Transfer-Encoding: chunked\r\n"
 GATED = frozenset({200, 202})  # judged like any other call, and refused
+# A member more for who decodes UTF-7, and the name in it is that of the denied tool.
 ALL = 99  # responses: all until the connection ends
 ANY = frozenset({400, 403, 404, 405, 406, 415, 501, 505})
 
@@ -22,6 +23,18 @@ ANY = frozenset({400, 403, 404, 405, 406, 415, 501, 505})
 def _says(row: str, what: str, more: bytes, *statuses: int) -> HttpBytes:
     """An honest call of the denied tool, but for what it says of itself."""
     return HttpBytes(row, what, lambda front: front.post(front.denied, more), frozenset(statuses))
+
+
+def _in_utf7(what: str, *kinds: bytes) -> HttpBytes:
+    """A call of an allowed tool, and of the denied one for who takes it for UTF-7, where +ACI- is a quote."""
+
+    def build(front: Front) -> bytes:
+        hidden = b'"arguments":{},"x":"+ACI-,+ACI-name+ACI-:+ACI-delete_file"'
+        base = front.bare + (front.mirrored(b"echo") if front.is_modern else b"")
+        more = b"".join(b"Content-Type: %b\r\n" % kind for kind in kinds)
+        return front.post(front.allowed.replace(b'"arguments":{}', hidden), more, base=base)
+
+    return HttpBytes("65", what, build, frozenset({415}))
 
 
 def _packed(row: str, what: str, pack: Callable[[bytes], bytes], more: bytes, status: int) -> HttpBytes:
@@ -116,6 +129,16 @@ ATTACKS = [
     _mirrored("62", "headers agree", b"Mcp-Method: tools/call\r\nMcp-Name: delete_file\r\n", 200),
     _mirrored("62", "headers agree in base64",
               b"Mcp-Method: tools/call\r\nMcp-Name: =?base64?ZGVsZXRlX2ZpbGU=?=\r\n", 200),
+    *(
+        HttpBytes("62", f"headers of a call round {what}",
+                  lambda front, body=body: front.post(
+                      body, JSON + b"Mcp-Method: tools/call\r\nMcp-Name: delete_file\r\n", base=front.bare),
+                  frozenset({400}), only="streamable")
+        for what, body in {
+            "a response": b'{"jsonrpc":"2.0","id":7,"result":{}}',
+            "a batch": b'[{"jsonrpc":"2.0","method":"notifications/x"}]',
+        }.items()
+    ),
     _mirrored("62", "headers say nothing", b"", 200, 400),
     *(
         _says("64", f"content type {kind or 'missing'}", b"Content-Type: %b\r\n" % kind.encode() if kind else b"", 415)
@@ -127,6 +150,16 @@ ATTACKS = [
     _says("64", "two content types", JSON + b"Content-Type: text/plain\r\n", 400, 415),
     _says("65", "charset utf-16", b"Content-Type: application/json; charset=utf-16\r\n", 415),
     _says("65", "charset utf-7", b'Content-Type: application/json; charset="utf-7"\r\n', 415),
+    *(
+        _in_utf7("UTF-7, said as " + kind.replace("\t", "TAB"), b"application/json; " + kind.encode())
+        for kind in (
+            "charset=utf-7", "charset =utf-7", "charset= utf-7", "charset\t=\tutf-7", 'charset = "utf-7"',
+            "charset=utf-8; charset=utf-7", "charset=utf-8; charset =utf-7", 'charset="utf-7"', "charset='utf-7'",
+            "charset=utf-8 charset=utf-7", "charset*=us-ascii'en'utf-7", "charset*0=utf-; charset*1=7",
+            'x="y; charset =utf-7"', 'x="y; charset =utf-7', 'x="\\"; charset =utf-7', "profile=x; charset =utf-7",
+        )
+    ),
+    _in_utf7("UTF-7, in a second header", b"application/json; a=b", b"application/json; charset =utf-7"),
     _packed("66", "gzip", gzip.compress, JSON + b"Content-Encoding: gzip\r\n", 415),
     _packed("66", "deflate", zlib.compress, JSON + b"Content-Encoding: deflate\r\n", 415),
     _packed("66", "gzip twice", lambda body: gzip.compress(gzip.compress(body)),

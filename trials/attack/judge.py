@@ -26,6 +26,9 @@ _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _BASE64 = re.compile(rb"=\?base64\?([A-Za-z0-9+/=]+)\?=")
 _CHUNK = re.compile(rb"[ \r\n]*(?:0[xX])?([0-9a-fA-F]+)(?:;[^\r\n]*)?\r?\n")
 
+_UTF7 = re.compile(rb"(?i)content-type:[^\r\n]*charset[^\r\n]*utf-?[^\r\n]*7")
+"""A head that some readers take to say that what follows is in UTF-7."""
+
 
 # --- what reached the upstream ----------------------------------------------------------------------------
 
@@ -45,8 +48,10 @@ def denied_calls(pieces: Iterable[bytes], names: Iterable[str] = DENIED) -> set[
 
 
 def _views(data: bytes) -> Iterator[bytes]:
-    """The bytes as they are; as an HTTP body in chunks; unpacked."""
+    """The bytes as they are; as an HTTP body in chunks; unpacked; in the charset that a head may speak of."""
     yield data
+    if _UTF7.search(data):
+        yield data.decode("utf-7", "replace").encode()
     if b"chunked" in data:
         for head in re.finditer(rb"\r\n\r\n", data):
             yield _unchunked(data[head.end() :])
@@ -124,6 +129,8 @@ def _mentions(data: bytes, name: str) -> bool:
         data = data[:LARGE] + data[-LARGE:]  # what is in between is the filling of large messages
     joined = _LINES.sub(b"", data)
     texts = [data.decode("utf-8", "replace"), joined.decode("utf-8", "replace")]
+    if _UTF7.search(data):
+        texts.append(data.decode("utf-7", "replace"))
     texts += [data.decode("utf-16-le", "replace"), data[1:].decode("utf-16-le", "replace")]
     for packed in _BASE64.findall(data):
         texts.append(base64.b64decode(packed + b"==").decode("utf-8", "replace"))

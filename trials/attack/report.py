@@ -67,8 +67,8 @@ def summary(results: list[Result]) -> str:
     )
 
 
-def page(results: list[Result]) -> str:
-    """docs/attacks.md."""
+def page(results: list[Result], missing: Iterable[str] = ()) -> str:
+    """docs/attacks.md. `missing` are cells that could not be had, and why."""
     cells = list(dict.fromkeys(result.cell for result in results if not result.cell.startswith("direct")))
     lines = [
         "# Attacks",
@@ -84,7 +84,10 @@ def page(results: list[Result]) -> str:
         "all bytes that the clients were shown, escapes undone and events joined, and looks for hidden names outside the one",
         "plain refusal, and for traces, paths and rule texts of ours. Then an allowed call must work in both sessions, and",
         "the bystander must have heard nothing else. `ruled` cells have rules too, and there the attacks are on a tool that",
-        "is listed and that a rule blocks.",
+        "is listed and that a rule blocks. `behind nginx` and `behind haproxy` cells have that reverse proxy before Penstock,",
+        "set to let through as much as it can; it keeps its connections to Penstock and shares them among all clients. All",
+        "raw HTTP rows are fired through it, and a request that the two read differently would show in the next call, the",
+        "bystander's too. There a refusal may be the reverse proxy's own.",
         "",
         "**Verdicts.** refused: told so, nothing passed on. dropped: nothing passed on, nothing said. passed untouched: by",
         "design, the same bytes, and harmless to every reader. answered here: from the catalog. held: within its limit of",
@@ -114,7 +117,10 @@ def page(results: list[Result]) -> str:
         for row, what in dict.fromkeys((result.row, result.what) for result in measured):
             worst = max((one for one in measured if one.what == what), key=lambda one: one.figure)
             lines.append(f"| {row} | {what} | {worst.cell} | {worst.why} |")
-    lines += ["", "Cells: " + "; ".join(cells) + ".", "", "## Not in this table", ""]
+    lines += ["", "Cells: " + "; ".join(cells) + "."]
+    if missing:
+        lines += ["", "Skipped: " + "; ".join(missing) + "."]
+    lines += ["", "## Not in this table", ""]
     lines += ["| rows | proven by |", "|---|---|"]
     lines += [f"| {rows} | {where} |" for rows, where in ELSEWHERE]
     return "\n".join(lines) + "\n"

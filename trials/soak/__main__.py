@@ -27,10 +27,15 @@ def plan(work: Path, scale: float, messages: int | None) -> list[tuple[str, Call
     """Every load, each with its share of the time."""
     long = scale >= 4
     pairs = [(client, upstream) for client in loads.TRANSPORTS for upstream in loads.TRANSPORTS]
-    most = None if messages is None else -(-messages // len(pairs))
-    seconds = 5.0 * scale if most is None else 86_400.0
+    eras = [(False, 4.0), (True, 2.0)]  # whether it is the newer one, and its share of the time
+    most = None if messages is None else -(-messages // (len(pairs) * len(eras)))
+
+    def once(pair: tuple[str, str], is_modern: bool, seconds: float) -> partial[Awaitable[Row]]:
+        seconds = seconds * scale if most is None else 86_400.0
+        return partial(loads.exactly_once, work, *pair, is_modern, seconds, most)
+
     return [
-        *(("once", partial(loads.exactly_once, work, *pair, seconds, most)) for pair in pairs),
+        *(("once", once(pair, *era)) for era in eras for pair in pairs),
         ("sessions", partial(loads.many_sessions, work, 200, 1_000, 9.0 * scale)),
         ("children", partial(loads.many_children, work, 50, 4.0 * scale)),
         ("readers", partial(loads.slow_readers, work, 10, 50, 8.0 * scale)),
@@ -66,7 +71,7 @@ def main() -> int:
         scale = chosen.seconds / SHORT_SECONDS
         asyncio.run(soak(table, Path(work), scale, chosen.messages or None, chosen.only))
     counted = sum(row.count for row in table.rows)
-    print(f"{counted:,} numbered messages each way over nine pairs")
+    print(f"{counted:,} numbered messages each way over nine pairs, in both eras")
     if chosen.json is not None:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
         report = {"began": began, "seconds": chosen.seconds, "messages": counted, "rows": table.as_json()}

@@ -1,7 +1,8 @@
 """Clients that cost little: raw bytes on asyncio, one class a transport, one way to call.
 
-`call` gives back the bytes of the answer. Many calls of one session may be under way at once, except over
-Streamable HTTP, where a session has one connection and so one call at a time.
+`call` gives back the bytes of the answer; clients of the newer era begin without a handshake. Many calls of
+one session may be under way at once, except over Streamable HTTP, where a session has one connection and so
+one call at a time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ HELLO = (
     b'"capabilities":{},"clientInfo":{"name":"soak","version":"1"}}}'
 )
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+MODERN = b"2026-07-28"
+META = (
+    b'"_meta":{"io.modelcontextprotocol/protocolVersion":"%b","io.modelcontextprotocol/clientCapabilities":{}}'
+    % MODERN
+)
+_METHOD = re.compile(rb'"method":"([^"]*)"')
+_NAME = re.compile(rb'"name":"([^"]*)"')
 _ID = re.compile(rb'"id":(\d+)')
 _SESSION = re.compile(rb"mcp-session-id: *(\S+)", re.IGNORECASE)
 
@@ -100,8 +108,9 @@ class Streamable:
 
     at_once = 1
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, is_modern: bool = False) -> None:
         self.port = port
+        self.is_modern = is_modern
         self.line: HttpLine | None = None
         self._head = b""
 
@@ -111,6 +120,9 @@ class Streamable:
             b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
             b"Accept: application/json, text/event-stream\r\n" % self.port
         )
+        if self.is_modern:
+            self._head += b"MCP-Protocol-Version: %b\r\n" % MODERN
+            return self
         status, head, _ = await self.line.ask(self.post(HELLO))
         if status != 200:
             raise Broken(f"HTTP {status}")
@@ -123,11 +135,17 @@ class Streamable:
     async def greet(self) -> Streamable:
         await self.begin()
         assert self.line is not None
-        await self.line.ask(self.post(INITIALIZED))
+        if not self.is_modern:
+            await self.line.ask(self.post(INITIALIZED))
         return self
 
     def post(self, raw: bytes) -> bytes:
-        return b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(raw), raw)
+        head = self._head
+        if self.is_modern:
+            for header, pattern in ((b"Mcp-Method", _METHOD), (b"Mcp-Name", _NAME)):
+                if found := pattern.search(raw[:300]):
+                    head += b"%b: %b\r\n" % (header, found[1])
+        return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(raw), raw)
 
     async def call(self, token: int, raw: bytes) -> bytes:
         assert self.line is not None
@@ -140,7 +158,7 @@ class Streamable:
 
     async def close(self) -> None:
         if self.line is not None:
-            if not self.line.is_gone:
+            if not self.line.is_gone and not self.is_modern:
                 ending = self._head.replace(b"POST", b"DELETE", 1) + b"\r\n"
                 await asyncio.wait({self.line.ask(ending)}, timeout=5.0)
             self.line.close()
@@ -220,8 +238,9 @@ class Sse:
 
     at_once = 8
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, is_modern: bool = False) -> None:
         self.port = port
+        self.is_modern = is_modern
         self._answers = Answers()
         self._turn = asyncio.Lock()
         self._endpoint: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -244,8 +263,9 @@ class Sse:
             endpoint,
             self.port,
         )
-        await self.call(0, HELLO)
-        await self._post(INITIALIZED)
+        if not self.is_modern:
+            await self.call(0, HELLO)
+            await self._post(INITIALIZED)
         return self
 
     def _on_event(self, event: bytes) -> None:
@@ -278,8 +298,11 @@ class Stdio:
 
     at_once = 32
 
-    def __init__(self, command: list[str], errors: object, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, command: list[str], errors: object, env: dict[str, str] | None = None, is_modern: bool = False
+    ) -> None:
         self._command = command
+        self.is_modern = is_modern
         self._env = env
         self._errors = errors
         self._answers = Answers()
@@ -299,8 +322,9 @@ class Stdio:
             limit=16 << 20,
         )
         self._reading = asyncio.get_running_loop().create_task(self._read())
-        await self.call(0, HELLO)
-        self._write(INITIALIZED)
+        if not self.is_modern:
+            await self.call(0, HELLO)
+            self._write(INITIALIZED)
         return self
 
     async def _read(self) -> None:

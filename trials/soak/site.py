@@ -90,11 +90,12 @@ class Site:
             self.port = int(_said(self.errors, rb"Listening on http://\S+:(\d+)/mcp", self.process))
             self.pid = self.process.pid
 
-    def client(self, kind: str) -> Any:
+    def client(self, kind: str, is_modern: bool = False) -> Any:
         """A client of a kind, not yet begun."""
         if kind == "stdio":
-            return Stdio([*PENSTOCK, "--stdio", *DENY, *self.words], self.errors.open("ab"), self._env())
-        return {"streamable": Streamable, "sse": Sse}[kind](self.port)
+            command = [*PENSTOCK, "--stdio", *DENY, *self.words]
+            return Stdio(command, self.errors.open("ab"), self._env(), is_modern)
+        return {"streamable": Streamable, "sse": Sse}[kind](self.port, is_modern)
 
     def direct(self) -> Streamable:
         """A client of the upstream itself: what it has to wait is not Penstock's doing."""

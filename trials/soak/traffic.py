@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from trials.soak.clients import Broken
+from trials.soak.clients import META, Broken
 from trials.soak.upstream import MASK, digest_of
 
 SIZE = 1_000
@@ -49,8 +49,9 @@ async def call_once(session: Any, tally: Tally, size: int = SIZE) -> None:
     """One numbered call."""
     number = tally.next()
     arguments = arguments_of(number, size)
-    raw = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":%b}}' % (
+    raw = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo",%b"arguments":%b}}' % (
         number,
+        META + b"," if session.is_modern else b"",
         arguments,
     )
     tally.sent += 1

@@ -2,7 +2,8 @@
 
 It counts what reaches it and adds up a hash of each message, so that what was sent and what arrived can be
 compared without writing either down; and it sees when the calls of one session come out of order.
-`GET /stats`, or the method `x/stats`, tells. Standard library only.
+`GET /stats`, or the method `x/stats`, tells. With SOAK_LIE=change or SOAK_LIE=twice in its environment it
+does one call wrong, so that a test can see that wrong is noticed. Standard library only.
 
     python -S -m trials.soak.upstream stdio|sse|streamable
 """
@@ -17,6 +18,7 @@ import sys
 from typing import ClassVar
 
 MASK = (1 << 64) - 1
+LIE, LIE_AT = os.environ.get("SOAK_LIE"), 50
 TOOLS = 100
 NOTE = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%b"}}\n\n'
 
@@ -36,7 +38,8 @@ class Book:
         self.last: dict[bytes, int] = {}  # by session, the number of its last call
 
     def stats(self) -> bytes:
-        return json.dumps({"calls": self.calls, "digest": self.digest, "disorder": self.disorder}).encode()
+        counts = {"calls": self.calls, "digest": self.digest, "disorder": self.disorder}
+        return json.dumps({**counts, "pid": os.getpid()}).encode()
 
     def answer(self, raw: bytes, session: bytes) -> bytes | None:
         """The answer to a message, None when there is none. Calls are read as our own drivers write them."""
@@ -49,6 +52,10 @@ class Book:
             if number <= self.last.get(session, -1):
                 self.disorder += 1
             self.last[session] = number
+            if self.calls == LIE_AT and LIE == "twice":
+                self.calls += 1
+            if self.calls == LIE_AT and LIE == "change":
+                arguments = arguments[:-3] + b'!"}'
             return b'{"jsonrpc":"2.0","id":%b,"result":{"echo":%b}}' % (token, arguments)
         message = json.loads(raw)
         if "id" not in message or "method" not in message:
@@ -122,7 +129,7 @@ class Connection(asyncio.Protocol):
         elif head.startswith(b"POST"):
             session = field(head, b"mcp-session-id") or b""
             more = b""
-            if not session:
+            if not session and b'"method":"initialize"' in body[:80]:
                 Connection.sessions += 1
                 session = b"s-%d" % Connection.sessions
                 more = b"Mcp-Session-Id: %b\r\n" % session

@@ -47,7 +47,7 @@ from penstock.wire.message import (
     read_upstream_message,
 )
 from penstock.wire.replies import CANCELLED, error_code, error_reply
-from penstock.wire.routing_headers import check_routing_headers
+from penstock.wire.routing_headers import check_routing_headers, refuse_routing_headers
 from penstock.wire.sse import encode_event
 
 if TYPE_CHECKING:  # loaded only where there are rules
@@ -80,6 +80,7 @@ class Cable:
         tools_seconds: float = limits.TOOLS_SECONDS,
     ) -> None:
         self.client = client
+        self._tools_seconds = tools_seconds
         self.choice = choice
         self.schema = schema
         self.reviews = reviews
@@ -131,6 +132,7 @@ class Cable:
         try:
             message = read_client_message(request.body)
             if isinstance(message, Batch):
+                refuse_routing_headers(request.fields)
                 self._take_batch(message, request, reply)
                 return
             if head.is_routed:
@@ -182,14 +184,15 @@ class Cable:
         if review is None:
             self._follow(verdict, message, request, reply, None, None)
             return
-        if cancels_what_waits(message, review):
+        era = self._heads.read(request).era
+        # In the newer era whoever cancels hangs up; an id there may be that of another client as well.
+        if era is Era.LEGACY and cancels_what_waits(message, review):
             reply.send(202, [])
             return
         asked = begin(message, review)
         if not (is_open(verdict) and asked.watches("client")):
             self._follow(verdict, message, request, reply, review, asked)
             return
-        era = self._heads.read(request).era
         waiting = review.ask_client(
             message,
             asked,
@@ -257,7 +260,8 @@ class Cable:
             self._send(request, response, head, ping)
 
     def _catalog_key(self, request: Request) -> CatalogKey:
-        return self._catalogs.key(self._heads.read(request).era, request.fields.get(b"authorization"))
+        head = self._heads.read(request)
+        return self._catalogs.key(head.era, head.headers)
 
     def _with_catalog(
         self, request: Request, message: Message, then: Callable[[ToolCatalog | UpstreamError], None]
@@ -356,6 +360,7 @@ class Cable:
         head = self._heads.read(request)
         response = CableResponse(self, reply, message, head)
         response.method = request.method
+        response.is_endpoint = target is None
         if review is not None:
             response.review, response.asked = review, asked
             if head.era is Era.LEGACY and message is not None and asked is not None:
@@ -395,17 +400,22 @@ class Cable:
         if self.reviews is None:
             return None
         principal = principal_of(request.header(b"authorization"))
+        rights = self._heads.rights(request)
         session = request.header(b"mcp-session-id")
-        if session is not None:
-            return self.reviews.find(b"session " + session, session, principal)
-        if message is not None and message.method == "initialize":
-            return self.reviews.new(None, principal)
         if era_of_header(request.header(b"mcp-protocol-version")) is Era.MODERN:
-            return self.reviews.find(b"principal " + principal, None, principal)
-        return self.reviews.find(b"connection %d" % request.connection_id, None, principal)
+            # There are no sessions in this era: an id is whatever the client likes, and a new one each time
+            # would be a way out of every limit.
+            return self.reviews.find(b"principal " + principal, None, rights)
+        if session is not None:
+            return self.reviews.find(b"session " + session, session, rights)
+        if message is not None and message.method == "initialize":
+            return self.reviews.new(None, rights)
+        return self.reviews.find(b"connection %d" % request.connection_id, None, rights)
 
     def remember_session(self, session: bytes) -> None:
         """This session id works."""
+        if len(session) > limits.KNOWN_SESSION_ID_BYTES:
+            return
         self.sessions[session] = None
         if len(self.sessions) > limits.KNOWN_SESSION_IDS:
             del self.sessions[next(iter(self.sessions))]

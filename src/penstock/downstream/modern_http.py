@@ -13,7 +13,13 @@ import msgspec
 from msgspec import Raw
 
 from penstock.downstream.event_stream import EventStream
-from penstock.downstream.replies import maybe_wrong_post, refuse, refuse_message, send_json
+from penstock.downstream.replies import (
+    is_refused_for_now,
+    maybe_wrong_post,
+    refuse,
+    refuse_message,
+    send_json,
+)
 from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy import tool_gate
@@ -256,6 +262,8 @@ class ModernDoor:
         asked: Asked | None,
     ) -> None:
         if verdict is FORWARD:
+            if is_refused_for_now(reply, shared.link):
+                return
             if message.kind is Kind.REQUEST:
                 ModernPost(reply, message, review, asked).ask(shared)
             else:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import re
+
+from penstock import limits
 from penstock.errors import ClientProtocolError
 from penstock.net.http_exchange import Reply, Request
+from penstock.relay.contracts import UpstreamLink
 from penstock.wire.http1 import Headers, response_start
 from penstock.wire.message import INVALID_REQUEST
 from penstock.wire.replies import error_reply
+
+log = logging.getLogger("penstock")
 
 JSON: Headers = [(b"Content-Type", b"application/json")]
 _JSON_START = response_start(200, JSON)
@@ -15,6 +22,11 @@ EVENTS: Headers = [
     (b"Cache-Control", b"no-cache, no-transform"),
     (b"X-Accel-Buffering", b"no"),
 ]
+# The header goes on to an HTTP upstream, which may decode the body by it: then other text is run than was
+# judged. What some take for a charset and others do not (blanks round the "=", charset*=) is refused with it.
+_JSON_IN_UTF8 = re.compile(
+    rb"""(?i)application/json[\t ]*(?:;[\t ]*(?:charset=(?:utf-?8|us-ascii|"utf-?8"|"us-ascii")[\t ]*)?)?"""
+).fullmatch
 
 
 def send_json(reply: Reply, status: int, raw: bytes, more: Headers | None = None) -> None:
@@ -35,17 +47,22 @@ def refuse_message(reply: Reply, refusal: ClientProtocolError) -> None:
     send_json(reply, 400, error_reply(refusal.id_token, refusal.code, refusal.reason))
 
 
+def is_refused_for_now(reply: Reply, link: UpstreamLink) -> bool:
+    """Whether a POST is answered 503, because the upstream takes nothing and more would only pile up."""
+    if link.untaken <= limits.UNANSWERED_BYTES:
+        return False
+    log.warning("Refused what a client posted: the upstream has not taken %d bytes yet.", link.untaken)
+    refuse(reply, 503, "The upstream does not read", [(b"Retry-After", b"1")])
+    return True
+
+
 def maybe_wrong_body(request: Request) -> tuple[int, str] | None:
     """Status and reason when a POST is not JSON as it stands; None when its body may be read."""
     kind = request.header(b"content-type")
-    if kind is None:
-        return 415, "Unsupported media type: Content-Type must be application/json"
-    media, *parameters = kind.lower().split(b";")
-    if media.strip() != b"application/json":
-        return 415, "Unsupported media type: Content-Type must be application/json"
-    for parameter in parameters:
-        name, _, value = parameter.strip().partition(b"=")
-        if name == b"charset" and value.strip(b'"') not in (b"utf-8", b"utf8", b"us-ascii"):
+    if kind != b"application/json":  # as nearly everybody writes it
+        if kind is None or kind.partition(b";")[0].strip().lower() != b"application/json":
+            return 415, "Unsupported media type: Content-Type must be application/json"
+        if _JSON_IN_UTF8(kind) is None:
             return 415, "Unsupported media type: JSON is UTF-8"
     coding = request.header(b"content-encoding")
     if coding is not None and coding.lower().strip() != b"identity":

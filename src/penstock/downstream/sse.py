@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from penstock import limits
 from penstock.downstream.event_stream import EventStream
-from penstock.downstream.replies import accepts, maybe_wrong_body, refuse, send_json
+from penstock.downstream.replies import accepts, is_refused_for_now, maybe_wrong_body, refuse, send_json
 from penstock.errors import PenstockError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
 from penstock.relay.contracts import UpstreamLink
@@ -49,6 +49,8 @@ class SseSession:
 
     def take(self, body: bytes, reply: Reply) -> None:
         """Takes what the client posted. The answer goes to the stream, a refusal to the post."""
+        if is_refused_for_now(reply, self._link):
+            return
         self._relay.from_client(body, reply)
         if not reply.is_started:
             reply.send(202, [(b"Content-Type", b"text/plain")], b"Accepted")

@@ -13,11 +13,13 @@ from collections import deque
 from collections.abc import Callable
 
 import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock import limits
 from penstock.downstream.event_stream import EventStream
 from penstock.downstream.replies import (
     accepts,
+    is_refused_for_now,
     is_session_id,
     maybe_wrong_post,
     refuse,
@@ -30,6 +32,7 @@ from penstock.policy import tool_gate
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.office import Office
 from penstock.relay.sessions import Sessions
+from penstock.wire.ambiguity import readable
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key
 from penstock.wire.message import Batch, Message, read_client_message
@@ -142,6 +145,8 @@ class HttpSession:
     def take(self, message: Message | Batch, reply: Reply) -> None:
         """Takes what the client posted."""
         self._requests += 1
+        if is_refused_for_now(reply, self._link):
+            return
         post = Post(reply, self, message)
         self._posts[post] = None
         if not self._relay.take(message, post):
@@ -220,7 +225,7 @@ class HttpSession:
 
     def _maybe_post_for(self, message: Message | None) -> Post | None:
         if message is not None and message.method == "notifications/progress":
-            token = _maybe_progress_token_in(message.envelope.get("params"))
+            token = _maybe_token(message.envelope.get("params"))
             for post in self._posts:
                 if token is not None and post.progress_token == token:
                     return post
@@ -332,20 +337,23 @@ class StreamableDoor:
             self._on_lost(error)
 
 
-class _Progress(msgspec.Struct, gc=False):
-    """Whose progress it is; whatever else there is, is not kept."""
+class _Token(Struct, gc=False):
+    # Only this is made: there may be a million members beside it.
+    token: Raw | UnsetType = msgspec.field(name="progressToken", default=UNSET)
 
-    token: msgspec.Raw | msgspec.UnsetType = msgspec.field(name="progressToken", default=msgspec.UNSET)
+
+_decode_token = msgspec.json.Decoder(_Token).decode
 
 
-def _maybe_progress_token_in(values: msgspec.Raw | None) -> bytes | None:
+def _maybe_token(holder: Raw | None) -> bytes | None:
+    """The progress token in the params of a notification, or in the `_meta` of a request."""
     try:
-        token = msgspec.UNSET if values is None else msgspec.json.decode(values, type=_Progress).token
+        token = UNSET if holder is None else _decode_token(readable(holder)).token
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return None if token is msgspec.UNSET else id_key(bytes(token))
+    return None if token is UNSET else id_key(bytes(token))
 
 
 def _maybe_progress_token(message: Message | Batch) -> bytes | None:
     params = message.params if isinstance(message, Message) else None
-    return _maybe_progress_token_in(params.get("_meta")) if params else None
+    return _maybe_token(params.get("_meta")) if params else None

@@ -150,6 +150,11 @@ class Writer:
         """Whether nothing can be written any more."""
         return self._is_over
 
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._size
+
     def write(self, data: bytes) -> None:
         """Writes `data`, now if possible. After the end of the stream it goes nowhere."""
         if self._is_over or self._is_closing:

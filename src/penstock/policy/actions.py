@@ -16,7 +16,7 @@ from msgspec import Struct
 from penstock.policy.cache_action import Cache
 from penstock.policy.durations import spoken_duration
 from penstock.policy.effect_actions import Delay, Fork, RunScript, Webhook
-from penstock.policy.json_values import plain_value
+from penstock.policy.json_values import has_names_twice, plain_json, plain_value
 from penstock.policy.paths import CannotSet, Edit, Path
 from penstock.policy.plugins import Callee
 from penstock.policy.readings import Place, member_place
@@ -147,10 +147,12 @@ class Transform(Struct, frozen=True):
             spans = [(s.start, s.end) for s in self.field.find(place.text, place.start, place.end)]
         edits: list[Edit] = []
         for start, end in spans:
-            value = plain_value(place.text[start:end])
-            before = msgspec.json.encode(value)
-            after = msgspec.json.encode(self.call.function(value))
-            if after != before:
+            token = place.text[start:end]
+            value = plain_value(token)
+            before = plain_json(value)
+            after = plain_json(self.call.function(value))
+            # The function has seen one of the values of a name that stands twice. The others do not pass.
+            if after != before or (token != before and has_names_twice(token)):
                 edits.append((start, end, after))
         scene.edit(edits)
 
@@ -196,11 +198,12 @@ class RateLimit(Struct, frozen=True):
         return f"allow {self.limit} within {spoken_duration(self.window)} for each {self.key}, block the rest"
 
     def apply(self, scene: Scene) -> Stop | None:
-        fields = self.key.filled(scene.message, scene.context)
-        key = digest([scene.rule, *fields]).hex()
-        if scene.effects.may_pass(key, self.limit, self.window):
-            return None
-        return Stop("rate_limit", "Rate limit exceeded")
+        keys = self.key.counted(scene.message, scene.context)
+        for fields in keys or ():
+            key = digest([scene.rule, *fields]).hex()
+            if not scene.effects.may_pass(key, self.limit, self.window):
+                return Stop("rate_limit", "Rate limit exceeded")
+        return None if keys else Stop("rate_limit", "Rate limit exceeded")
 
 
 class SetState(Struct, frozen=True):

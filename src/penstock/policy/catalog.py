@@ -57,21 +57,28 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
     denied: list[DeniedTool] = []
     warnings: list[str] = []
     seen: set[str] = set()
+    doubtful: dict[str, Denial] = {}  # there twice, and one of the two is denied
     for raw in (entry for page in pages for entry in _entries(page)):
         try:
             name, is_read_only, tokens = _inspect(raw)
         except BadToolList as why:
             warnings.append(str(why))
             continue
+        denial = choice.maybe_denial(name, is_read_only)
         if name in seen:
             warnings.append(f'a second tool named "{printable(name)}" is left out')
+            if denial is not None:
+                doubtful[name] = denial
             continue
         seen.add(name)
-        denial = choice.maybe_denial(name, is_read_only)
         if denial is None:
             allowed.append(Tool(name, raw, tokens))
         else:
             denied.append(DeniedTool(name, denial, tokens))
+    if doubtful:
+        # Which of the two a call would run, only the upstream knows.
+        denied += [DeniedTool(t.name, doubtful[t.name], t.tokens) for t in allowed if t.name in doubtful]
+        allowed = [tool for tool in allowed if tool.name not in doubtful]
     first = _without_hidden_lists(pages[0], choice, warnings)
     is_whole = len(pages) == 1 and not denied and not warnings
     return ToolCatalog(

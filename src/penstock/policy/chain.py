@@ -18,12 +18,19 @@ from penstock.policy.effect_contract import EffectVerdict
 from penstock.policy.interceptor_config import Chain
 from penstock.policy.rules import Rule
 from penstock.policy.scene import Allowed, Scene, Stop
+from penstock.wire.json_walk import Broken, TooMany
 
 log = logging.getLogger("penstock")
 
 FAILED = "Blocked because a rule could not be carried out"
 TOO_LATE = "Blocked because the rules took too long"
 UNSPOKEN = "Not allowed by any rule"
+UNKNOWN_TASK = "Blocked because it is not known which request began the task"
+
+
+class Unreadable(Exception):
+    """The conditions of a rule could not be asked of a message."""
+
 
 Asked = dict[tuple[str, int], tuple[bytes, Any]]
 """Answers asked for ahead of their turn, by rule and action, with the bytes they were asked about."""
@@ -39,6 +46,11 @@ class Plan(Struct, frozen=True):
     is_stored: bool  # a rule may want to keep the response
     is_empty: bool
 
+    @property
+    def has_stages(self) -> bool:
+        """Whether there is somebody to ask."""
+        return bool(self.guards or self.rules or self.generals)
+
 
 class Blocked(Struct, frozen=True):
     """Who stopped the message, and why."""
@@ -51,12 +63,13 @@ class Blocked(Struct, frozen=True):
 class Walk:
     """One message's way through the chain. What was decided stands here, even if it is cut short."""
 
-    def __init__(self, scene: Scene, plan: Plan, chain: Chain, is_reviewed: bool, is_request: bool) -> None:
+    def __init__(self, scene: Scene, plan: Plan, chain: Chain, is_reviewed: bool, is_asking: bool) -> None:
+        """`is_asking`: it wants something done, so it is no answer and no mere piece of news."""
         self._scene = scene
         self._plan = plan
         self._chain = chain
         self._failure_blocks = is_reviewed or chain.default_action == "block"
-        self._denies_unspoken = chain.default_action == "block" and is_reviewed and is_request
+        self._is_unspoken = chain.default_action == "block" and is_reviewed and is_asking
         self.blocked: Blocked | None = None
         self.answer: Blocked | None = None
         self._asked: Asked = {}
@@ -75,7 +88,7 @@ class Walk:
                 return
             if isinstance(ruling, Allowed) and self._chain.fail_fast:
                 ended_at = rule.priority
-        if self._denies_unspoken and not self._scene.held and not self._plan.guards:
+        if self._is_unspoken and not self._plan.guards:
             self._stopped(Blocked("default_action", Stop("block", UNSPOKEN)))
         if ended_at is not None or (self.blocked and self._chain.fail_fast):
             return
@@ -91,9 +104,12 @@ class Walk:
             self._stopped(Blocked(self._scene.rule or "chain", Stop("timeout", TOO_LATE)))
 
     def failed(self, why: Exception) -> Stop | None:
-        """What becomes of the message when a rule or interceptor fails. Details are for the log alone."""
+        """What becomes of the message when a rule or interceptor fails. Details are for the log alone.
+
+        Too much to look at is the sender's doing: it never opens what a rule would have shut."""
         log.error("Rule %s failed: %s: %s", self._scene.rule, type(why).__name__, why)
-        return Stop("error", FAILED) if self._failure_blocks else None
+        is_unseen = isinstance(why, TooMany | Broken | Unreadable)
+        return Stop("error", FAILED) if self._failure_blocks or is_unseen else None
 
     def _stopped(self, found: Blocked) -> bool:
         """Takes note of a stop; True when nobody else has to be heard."""
@@ -134,8 +150,10 @@ class Walk:
         try:
             if not rule.holds(scene.message, scene.context):
                 return None
+            # Where silence blocks, a rule speaks only about what its conditions hold for whoever reads it.
+            self._is_unspoken = self._is_unspoken and not rule.holds(scene.message, scene.context, every=True)
         except Exception as why:
-            return self.failed(why)
+            return self.failed(Unreadable(f"{type(why).__name__}: {why}"))
         scene.held.append(rule.id)
         if self._chain.parallel and rule.waits:
             await self._ask_ahead(place)

@@ -1,9 +1,10 @@
 """What a rule can ask about a message. Conditions look and never wait.
 
-Where a path finds several values, because a name stands twice or the path has a star, nobody knows which of
-them the upstream will read. So `every` decides: a rule that allows asks that a condition hold for every value
-(and that there be one), any other rule asks that it hold for some value, and `not` turns the question round.
-Either way the answer is on the side of caution, whatever is written twice.
+Where a path finds several values, because a name stands twice or the path has a star, or where a value is one
+that readers take in different ways, nobody knows what the upstream will see. So `every` decides: a rule that
+allows asks that a condition hold for everything that anybody could read (and that all find something), any
+other rule asks that it hold for something that somebody could read, and `not` turns the question round.
+Either way the answer is on the side of caution.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class MethodMatches(Struct, frozen=True):
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         method = method_of(message, context)
-        return method is not None and self.pattern.found_in(method)
+        return method is not None and self.pattern.holds_in(method, every)
 
 
 class MethodIn(Struct, frozen=True):

@@ -1,11 +1,13 @@
 """Requests of the upstream that come within a result.
 
 Since 2026-07-28 an upstream asks the client for something by answering `input_required`, with the requests in
-`inputRequests`. To rules they are what they were before: requests of the upstream with a method of their own.
+`inputRequests`; and not only to a call, as the state of a task may hold them too. To rules they are what they
+were before: requests of the upstream with a method of their own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -13,15 +15,13 @@ from msgspec import Struct
 
 from penstock.policy.json_values import text_of
 from penstock.policy.paths import Span, parse_path
-from penstock.policy.readings import result_of
+from penstock.policy.readings import member_place, result_of
 from penstock.wire.json_walk import first_byte
 from penstock.wire.message import Message, read_upstream_message
 
-CARRIERS = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Requests whose answer may ask for input."""
-
 _REQUESTS = parse_path("inputRequests.*")
 _METHOD = parse_path("method")
+_MAY_CARRY = re.compile(rb"(?i:inputrequests)|\\|[\x80-\xff]").search
 _PARAMS = parse_path("params")
 
 
@@ -55,7 +55,9 @@ def carried_requests(message: Message) -> list[Carried]:
 
 def _entries(message: Message) -> Iterator[tuple[Span, str]]:
     result = result_of(message)
-    if result is None or (b"inputRequests" not in message.raw and b"\\" not in message.raw):
+    if message.method == "notifications/tasks":  # the state of a task, as tasks/get gives it
+        result = member_place(message, "params")
+    if result is None or not _MAY_CARRY(message.raw):
         return
     for span in _REQUESTS.find(result.text, result.start, result.end):
         for method in _METHOD.find(result.text, span.start, span.end):

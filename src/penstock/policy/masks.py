@@ -1,6 +1,6 @@
 """Functions for `transform` that hide what should not be read: mail addresses, secrets.
 
-Each takes any JSON value and gives it back with its strings masked, however deep they lie.
+Each takes any JSON value and gives it back with its strings masked, names included, however deep they lie.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ _EMAIL = re.compile(
 _SECRETS = re.compile(
     r"(?P<rest>"
     r"(?:AKIA|ASIA)[A-Z0-9]{16}"  # AWS access keys
-    r"|gh[pousr]_[A-Za-z0-9]{36,255}"  # GitHub tokens
-    r"|xox[abprs]-[A-Za-z0-9-]{10,255}"  # Slack tokens
-    r"|sk-[A-Za-z0-9_-]{20,255}"  # keys of model providers
+    r"|gh[pousr]_[A-Za-z0-9]{36,}+|github_pat_[A-Za-z0-9_]{22,}+"  # GitHub tokens
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}+"  # Slack tokens
+    r"|sk-[A-Za-z0-9_-]{20,}+"  # keys of model providers
+    # A private key with all that follows, to its end or to that of the text.
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
-    r"|eyJ[A-Za-z0-9_-]{10,4096}+\.[A-Za-z0-9_-]{10,4096}+\.[A-Za-z0-9_-]{10,4096}+"  # JSON Web Tokens
-    r")|eyJ[A-Za-z0-9_-]{10,4096}+"
+    r"[^-]*+(?:-(?!----END)[^-]*+)*+(?:-----END [A-Z ]{0,60}-----)?"
+    r"|eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+"  # JSON Web Tokens
+    r")|eyJ[A-Za-z0-9_-]{10,}+"
 )
 MASK = "[masked]"
 
@@ -43,5 +45,13 @@ def _in_strings(value: Any, pattern: re.Pattern[str]) -> Any:
     if isinstance(value, list):
         return [_in_strings(inner, pattern) for inner in value]
     if isinstance(value, dict):
-        return {name: _in_strings(inner, pattern) for name, inner in value.items()}
+        out: dict[str, Any] = {}
+        alike: dict[str, int] = {}
+        for name, inner in value.items():
+            shown = _in_strings(name, pattern)
+            if shown != name or shown in out:  # several may look the same now, and none may go missing
+                number = alike[shown] = alike.get(shown, 0) + 1
+                shown = shown if number == 1 and shown not in out else f"{shown} {number}"
+            out[shown] = _in_strings(inner, pattern)
+        return out
     return value

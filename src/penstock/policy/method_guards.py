@@ -152,12 +152,13 @@ class ResourceAccessInterceptor:
             return False
         if self._resolve is None or place.scheme != "file":
             return True
-        true_place = locate_path(self._resolve(place.path))
+        # Who opens the path as it is written goes up from where a link leads, and not from where it stands.
+        true_places = [locate_path(self._resolve(path)) for path in {place.path, place.way or "/"}]
         true_allowed = [
             locate_path(self._resolve(allowed.path)) if allowed.scheme == "file" else allowed
             for allowed in self._allowed
         ]
-        return self._allows_place(true_place, true_allowed)
+        return all(self._allows_place(true_place, true_allowed) for true_place in true_places)
 
     def _allows_place(self, place: Location, allowed: list[Location]) -> bool:
         if self._paths is not None and not any(place.is_within(one) for one in allowed):
@@ -197,6 +198,10 @@ def _allowed_location(text: str) -> Location:
 
 def _glob(text: str) -> Pattern:
     """A shell pattern: * and ? within a name, ** across names, [...] one of some characters."""
+    if "/" in text and (text[0] not in "/*[" or (text.endswith("/") and text != "/")):
+        # Names have no slash in them, and whole paths begin with one and do not end with one.
+        bare = text.strip("/")
+        raise Misread(f'the pattern "{text}" matches nothing', f"write {bare}, /{bare} or **/{bare}")
     pieces = []
     for piece in re.findall(r"\*\*|\*|\?|\[!?\]?[^\]]*\]|.", text, re.DOTALL):
         if piece == "**":

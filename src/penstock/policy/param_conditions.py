@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
 from typing import ClassVar
 
 from msgspec import Struct
 
 from penstock.policy.exchange import Context
-from penstock.policy.json_values import equals, maybe_number, number, text_of
-from penstock.policy.paths import Path, Span
+from penstock.policy.json_values import compares, equals, text_holds, text_of
+from penstock.policy.paths import Path, Span, Test
 from penstock.policy.patterns import Pattern
 from penstock.policy.readings import Place, params_of
 from penstock.policy.shapes import Json, Jsons, Number
 from penstock.wire.json_walk import first_byte
 from penstock.wire.message import Message
 
-Test = Callable[[bytes, Span], bool]
-
 
 def holds_at(place: Place | None, path: Path, test: Test, every: bool) -> bool:
-    """Whether the test holds for any value at the path; or for every one, if there is one."""
+    """Whether the test holds for what somebody finds at the path; or, with `every`, for what anybody does."""
     if place is None:
         return False
-    found = False
-    for span in path.find(place.text, place.start, place.end):
-        found = test(place.text, span)
-        if found is not every:
-            return found
-    return found
+    if every:
+        return path.surely(place.text, place.start, place.end, test)
+    return any(test(place.text, span) for span in path.find(place.text, place.start, place.end))
 
 
-def is_value(value: object) -> Test:
-    return lambda text, span: equals(text, span.start, span.end, value)
+def is_value(value: object, every: bool) -> Test:
+    return lambda text, span: equals(text, span.start, span.end, value, every)
 
 
 class ParamExists(Struct, frozen=True):
@@ -54,7 +49,7 @@ class ParamEquals(Struct, frozen=True):
     words: ClassVar[str] = "param {field} is {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(params_of(message, context), self.field, is_value(self.value), every)
+        return holds_at(params_of(message, context), self.field, is_value(self.value, every), every)
 
 
 class ParamMatches(Struct, frozen=True):
@@ -68,7 +63,8 @@ class ParamMatches(Struct, frozen=True):
         def matches(text: bytes, span: Span) -> bool:
             if first_byte(text, span.start) != b'"':
                 return False
-            return self.pattern.found_in(text_of(text[span.start : span.end]))
+            found = text_of(text[span.start : span.end])
+            return text_holds(found, lambda part: self.pattern.holds_in(part, every), every)
 
         return holds_at(params_of(message, context), self.field, matches, every)
 
@@ -82,7 +78,7 @@ class ParamIn(Struct, frozen=True):
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         def is_listed(text: bytes, span: Span) -> bool:
-            return any(equals(text, span.start, span.end, value) for value in self.values)
+            return any(equals(text, span.start, span.end, value, every) for value in self.values)
 
         return holds_at(params_of(message, context), self.field, is_listed, every)
 
@@ -96,8 +92,7 @@ class ParamGreaterThan(Struct, frozen=True):
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         def is_greater(text: bytes, span: Span) -> bool:
-            found = maybe_number(text[span.start : span.end])
-            return found is not None and found > number(self.value)
+            return compares(text[span.start : span.end], self.value, operator.gt, every)
 
         return holds_at(params_of(message, context), self.field, is_greater, every)
 
@@ -111,8 +106,7 @@ class ParamLessThan(Struct, frozen=True):
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         def is_less(text: bytes, span: Span) -> bool:
-            found = maybe_number(text[span.start : span.end])
-            return found is not None and found < number(self.value)
+            return compares(text[span.start : span.end], self.value, operator.lt, every)
 
         return holds_at(params_of(message, context), self.field, is_less, every)
 
@@ -125,7 +119,7 @@ class ParamIsNull(Struct, frozen=True):
     words: ClassVar[str] = "param {field} is null"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(params_of(message, context), self.field, is_value(None), every)
+        return holds_at(params_of(message, context), self.field, is_value(None, every), every)
 
 
 class ParamIsArray(Struct, frozen=True):

@@ -22,8 +22,8 @@ _BLANKS = " \t\r\n"
 # Characters that stand for themselves, any character, one choice of words, and at most one `.*` or `.+`: on
 # a text of limits.PLAIN_TEXT characters nothing of that can take long.
 _WORD = r"(?:[A-Za-z0-9_/:\-]|\\[./\-])"
-_PIECE = rf"(?:(?:{_WORD}|\.|\((?:\?:)?{_WORD}+(?:\|{_WORD}+)*\))(?![*+?{{]))"
-_is_plain = re.compile(rf"\^?{_PIECE}*(?:\.[*+](?![*+?{{]){_PIECE}*)?\$?").fullmatch
+_PIECE = rf"(?:{_WORD}|\.|\((?:\?:)?{_WORD}+(?:\|{_WORD}+)*\))"
+_is_plain = re.compile(rf"\^?{_PIECE}*(?:\.[*+]{_PIECE}*)?\$?").fullmatch
 
 
 class Pattern(Struct, frozen=True):
@@ -36,20 +36,35 @@ class Pattern(Struct, frozen=True):
         """Does the pattern match anywhere in `text`?"""
         if self._plain is not None and len(text) <= limits.PLAIN_TEXT:
             return self._plain.search(text) is not None
-        try:
-            raw = text.encode()
-        except UnicodeEncodeError:
-            # Half a surrogate pair is no character, and then `.` would not match it: a name with one
-            # in it could slip past `^evil.*$`. It counts as U+FFFD, which most readers show for it.
-            raw = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
-        return _engine(self.source).search(raw) is not None
+        return _engine(self.source).search(_utf8(text)) is not None
+
+    def holds_in(self, text: str, every: bool) -> bool:
+        """Does it match anywhere in `text` to everybody (`every`), or to anybody?
+
+        People and engines disagree about line feeds: whether `.` is one, and whether `$` stands before the
+        last. Strictly they are neither. But who blocks `^rm .*$` means a command that ends in one as well.
+        """
+        if every or "\n" not in text or self.found_in(text):
+            return self.found_in(text)
+        loose = _engine(self.source, is_dot_all=True)
+        return any(loose.search(_utf8(form)) is not None for form in (text, text.rstrip("\r\n")))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair is no character, and then `.` would not match it: a name with one
+        # in it could slip past `^evil.*$`. It counts as U+FFFD, which most readers show for it.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
 @lru_cache(limits.PATTERNS_KEPT)
-def _engine(source: str) -> Any:
+def _engine(source: str, is_dot_all: bool = False) -> Any:
     import re2  # here, because a proxy without patterns, or with plain ones, has no use for it
 
     options = re2.Options()
+    options.dot_nl = is_dot_all
     options.log_errors = False
     options.never_capture = True
     options.max_mem = limits.PATTERN_BYTES
@@ -70,7 +85,7 @@ def split_patterns(text: str) -> list[str]:
     while at < len(text):
         sign = text[at]
         step = 1
-        if in_quote and text.startswith("\\E", at):
+        if text.startswith("\\E", at):  # which means nothing where nothing is quoted
             in_quote, step = False, 2
         elif sign == "," and not parens and not in_brace:
             pieces.append(_without_blanks(text[start:at]))
@@ -177,9 +192,9 @@ def _in_plain_words(refusal: bytes | str, source: str) -> str:
     words = _PLAIN_WORDS.get(reason, text)
     if fragment in _LOOKAROUND:
         words = _NO_LOOKAROUND
-    elif reason == "invalid perl operator" and fragment == "(?P" and "(?P=" in source:
+    elif fragment == "(?P" and "(?P=" in source:
         words, fragment = _NO_BACKREFERENCE, "(?P=name)"
-    elif reason == "invalid escape sequence" and fragment[1:2] in tuple("123456789kg"):
+    elif reason == "invalid escape sequence" and fragment[1:] in tuple("123456789kg"):
         words = _NO_BACKREFERENCE
     elif reason == "invalid character class range" and fragment.startswith(("[:", "\\p", "\\P")):
         words = "unknown character class {}"

@@ -27,6 +27,7 @@ class Location(Struct, frozen=True):
     scheme: str
     host: str
     segments: tuple[str, ...]
+    way: str  # the path as it was written, decoded, with its dots
 
     @property
     def path(self) -> str:
@@ -53,12 +54,13 @@ def locate(uri: str) -> Location:
     host = _host(scheme, authority)
     if path and not path.startswith("/"):
         raise OddUri("a path that does not begin at the root")
-    return Location(scheme, host, _segments(_decoded(path)))
+    way = _decoded(path)
+    return Location(scheme, host, _segments(way), way)
 
 
 def locate_path(path: str) -> Location:
     """The location of a file on this machine, by its plain path."""
-    return Location("file", "", _segments(path))
+    return Location("file", "", _segments(path), path)
 
 
 def _host(scheme: str, authority: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from penstock.policy.exchange import Context
-from penstock.policy.json_values import text_of
+from penstock.policy.json_values import text_holds, text_of
 from penstock.policy.param_conditions import holds_at, is_value
 from penstock.policy.paths import Path, Span, parse_path
 from penstock.policy.readings import error_of, result_of
@@ -38,7 +38,7 @@ class ResultEquals(Struct, frozen=True):
     words: ClassVar[str] = "{field} of the result is {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(result_of(message), self.field, is_value(self.value), every)
+        return holds_at(result_of(message), self.field, is_value(self.value, every), every)
 
 
 class ErrorCodeEquals(Struct, frozen=True):
@@ -49,7 +49,7 @@ class ErrorCodeEquals(Struct, frozen=True):
     words: ClassVar[str] = "it is an error with code {code}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(error_of(message), _CODE, is_value(self.code), every)
+        return holds_at(error_of(message), _CODE, is_value(self.code, every), every)
 
 
 class ErrorMessageContains(Struct, frozen=True):
@@ -62,6 +62,8 @@ class ErrorMessageContains(Struct, frozen=True):
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         def contains(text: bytes, span: Span) -> bool:
             token = text[span.start : span.end]
-            return first_byte(token, 0) == b'"' and self.text in text_of(token)
+            return first_byte(token, 0) == b'"' and text_holds(
+                text_of(token), lambda part: self.text in part, every
+            )
 
         return holds_at(error_of(message), _MESSAGE, contains, every)

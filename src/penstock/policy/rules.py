@@ -83,9 +83,9 @@ class Rule(Struct, frozen=True):
         sets_results = any(isinstance(action, SetResult) for action in self.actions)
         return ("upstream",) if speaks_of_results or sets_results else ("client",)
 
-    def holds(self, message: Message, context: Context) -> bool:
-        """Whether all conditions hold."""
-        every = self.allows
+    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
+        """Whether all conditions hold; with `every`, or if it allows: whoever reads the message."""
+        every = every or self.allows
         return all(condition.holds(message, context, every) for condition in self.conditions)
 
 

@@ -13,6 +13,7 @@ from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.policy.catalog import ToolCatalog
 from penstock.wire.eras import Era
+from penstock.wire.http1 import Headers
 
 log = logging.getLogger("penstock")
 
@@ -39,6 +40,36 @@ def principal_of(authorization: bytes | None) -> bytes:
     return hashlib.sha256(authorization).digest()
 
 
+_NO_RIGHTS = frozenset(
+    b"accept accept-encoding baggage b3 cache-control content-encoding content-language content-length "
+    b"content-type date dnt expect host last-event-id mcp-method mcp-name mcp-protocol-version "
+    b"mcp-session-id origin pragma priority referer te traceparent tracestate upgrade-insecure-requests "
+    b"user-agent via x-correlation-id x-request-id".split()
+)
+_NO_RIGHTS_BEGINNINGS = (b"mcp-param-", b"sec-", b"x-b3-", b"if-")
+
+
+def rights_of(headers: Headers) -> bytes:
+    """What stands for all that a request tells the upstream of its sender.
+
+    Not only Authorization: keys and cookies have headers of many names, so whatever is not known to say
+    nothing of the sender counts. At worst something is made twice for one; it is never given to another.
+    """
+    telling = []
+    for name, value in headers:
+        name = name.lower()
+        if name not in _NO_RIGHTS and not name.startswith(_NO_RIGHTS_BEGINNINGS):
+            telling.append((name, value))
+    if not telling:
+        return b""
+    import hashlib
+
+    state = hashlib.sha256()
+    for name, value in sorted(telling):
+        state.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
+    return state.digest()
+
+
 class Catalogs:
     """What is known, who waits for what is not, and how it is learned."""
 
@@ -50,14 +81,16 @@ class Catalogs:
         self._waiting: dict[CatalogKey, list[Waiter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def key(self, era: Era, authorization: bytes | None) -> CatalogKey:
-        """Under which key a request's catalog is kept."""
+    def key(self, era: Era, headers: Headers) -> CatalogKey:
+        """Under which key the catalog of a request with these headers is kept."""
         if self.is_by_principal:
-            return CatalogKey(era, principal_of(authorization))
+            return CatalogKey(era, rights_of(headers))
         return _EVERYBODYS[era is Era.MODERN]
 
     def by_era(self) -> dict[Era, ToolCatalog]:
         """The catalogs that are everybody's."""
+        if self.is_by_principal:
+            return {}  # also what was learnt for who shows no credentials that we know for such
         return {key.era: catalog for key, catalog in self._known.items() if not key.principal}
 
     def maybe_known(self, key: CatalogKey) -> ToolCatalog | None:

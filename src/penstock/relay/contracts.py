@@ -43,6 +43,10 @@ class UpstreamLink(Protocol):
 
     receiver: UpstreamReceiver | None
 
+    @property
+    def untaken(self) -> int:
+        """Bytes sent that the upstream has not taken yet."""
+
     def send(self, message: Message) -> None: ...
 
     def pause(self, reason: str) -> None: ...

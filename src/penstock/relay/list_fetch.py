@@ -65,7 +65,7 @@ class ListFetch:
 
     def owns(self, id_token: bytes | None) -> bool:
         """Whether a response belongs to this fetch."""
-        return id_token is not None and id_token == self._id_token
+        return id_token == self._id_token
 
     def take(self, response: Message) -> Message | None:
         """Takes one page; gives the next request, or None when the list is complete.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from penstock.errors import UpstreamError
 from penstock.policy.catalog import ToolCatalog
+from penstock.policy.drift import maybe_drift
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.tool_lists import shown_error
@@ -115,8 +116,14 @@ class ModernDesk:
         if known is None:
             self._catalogs.put(key, catalog)
             self._on_catalog(catalog)
+            return self._share(link), catalog
         # The list is frozen for our life: a link that had to be opened anew does not bring a new one.
-        return self._share(link), known or catalog
+        drift = maybe_drift(known, catalog)
+        if drift is not None:
+            log.warning(
+                "The upstream's tools are not what they were; clients keep the list they had. %s", drift
+            )
+        return self._share(link), known
 
     def _share(self, link: UpstreamLink) -> SharedUpstream:
         return SharedUpstream(link, self._choice, self._schema, self._on_lost)

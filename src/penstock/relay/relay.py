@@ -84,6 +84,7 @@ class Relay:
         self._version: object = None  # negotiated, legacy era
         self._was_initialize_sent = False
         self._was_initialize_answered = False
+        self._was_initialized_said = False
         self._has_tools = True
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
@@ -188,7 +189,9 @@ class Relay:
         if id_token is None:
             self._upstream.send(message)
             if method == "notifications/initialized":
-                self._want_catalog(None)
+                self._was_initialized_said = True
+                if self._was_initialize_answered:  # anybody can say it, and nobody has a list before that
+                    self._want_catalog(None)
             return False
         meta = None
         if self._is_filtering and self._catalog is None and not self._was_initialize_sent:
@@ -257,6 +260,9 @@ class Relay:
     # --- the catalog -----------------------------------------------------------------------------------
 
     def _hold(self, message: Message, route: Route | None) -> None:
+        if self._room.bytes_held > 2 * limits.HELD_BYTES:  # from a client whose reading cannot be paused
+            self._to_client(error_reply(message.id_token, INTERNAL_ERROR, "Too much waits already"), route)
+            return
         self._room.hold(message, route)
         if self._room.bytes_held > limits.HELD_BYTES:
             self._client.pause(_HOLDING)
@@ -402,7 +408,7 @@ class Relay:
         self._was_initialize_answered = True
         self._version = answer.version
         self._has_tools = answer.has_tools
-        if not self._room.is_empty:
+        if self._was_initialized_said or not self._room.is_empty:
             self._want_catalog(None)
 
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:

@@ -8,6 +8,7 @@ other byte stays.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -21,12 +22,13 @@ from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.list_fetch import own_notification
-from penstock.wire.ambiguity import Ambiguous, NotAnObject, NotJson, members
+from penstock.wire.ambiguity import Ambiguous, NotAnObject, NotJson, folded, members
 from penstock.wire.eras import MODERN_VERSIONS
 from penstock.wire.ids import id_key
 from penstock.wire.message import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
+    METHOD_NOT_FOUND,
     Batch,
     Kind,
     Message,
@@ -40,6 +42,7 @@ log = logging.getLogger("penstock")
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 LISTEN = "subscriptions/listen"
 _UNREAD = "client does not read"
+_CANCELLED = "notifications/cancelled"
 
 
 class Asker(Protocol):
@@ -90,12 +93,13 @@ class SharedUpstream:
         on_lost: Callable[[UpstreamError], None] = lambda error: None,
     ) -> None:
         """`on_lost` hears of the end of the link, after everybody who waits."""
-        self._link = link
+        self.link = link
         self._on_lost = on_lost
         self._schema = schema
         self._choice = choice
         self._last_number = 0
         self._asked: dict[bytes, _Asked] = {}
+        self._given_up: dict[bytes, float] = {}  # cancelled and not answered since, oldest first: until when
         self._lost: UpstreamError | None = None
         link.receiver = self
 
@@ -116,6 +120,11 @@ class SharedUpstream:
             raw = error_reply(message.id_token, INTERNAL_ERROR, self._lost.safe_message)
             asker.answer(raw, INTERNAL_ERROR)
             return b""
+        if _cancels(message):
+            # No request at all, but who goes by the method alone would cancel what is somebody else's.
+            raw = error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found")
+            asker.answer(raw, METHOD_NOT_FOUND)
+            return b""
         self._last_number += 1
         number = b"%d" % self._last_number
         asked = _Asked(asker, message)
@@ -126,8 +135,8 @@ class SharedUpstream:
             asker.answer(error_reply(message.id_token, INVALID_REQUEST, reason), INVALID_REQUEST)
             return b""
         self._asked[number] = asked
-        self._link.resume(_UNREAD)  # nobody waits for somebody else who does not read
-        self._link.send(renumbered)
+        self.link.resume(_UNREAD)  # nobody waits for somebody else who does not read
+        self.link.send(renumbered)
         return number
 
     def tell(self, message: Message) -> None:
@@ -136,20 +145,23 @@ class SharedUpstream:
         Ids are our own numbers here, so it could only hit somebody else's request. Whoever cancels over HTTP
         in this era hangs up.
         """
-        if message.method == "notifications/cancelled" and "requestId" in (message.params or {}):
+        if _cancels(message):
             log.warning("Dropped a message from a client: a cancel that names no request of its own.")
             return
-        self._link.send(message)
+        self.link.send(message)
 
     def cancel(self, number: bytes) -> None:
         """Nobody waits for this answer any more."""
         if self._asked.pop(number, None) is not None and self._lost is None:
-            self._link.send(own_notification("notifications/cancelled", b'{"requestId":%b}' % number))
+            self._given_up[number] = time.monotonic() + limits.CANCELLED_SECONDS
+            if len(self._given_up) > limits.REFUSED_IDS:
+                del self._given_up[next(iter(self._given_up))]
+            self.link.send(own_notification(_CANCELLED, b'{"requestId":%b}' % number))
         self.on_drain()
 
     def on_drain(self) -> None:
         """A client reads again."""
-        self._link.resume(_UNREAD)
+        self.link.resume(_UNREAD)
 
     def end_listeners(self) -> None:
         """Ends the requests that only listen."""
@@ -197,6 +209,7 @@ class SharedUpstream:
         token = message.id_token
         asked = self._asked.pop(id_key(token), None) if token is not None else None
         if asked is None:
+            self._given_up.pop(id_key(token) if token is not None else b"", None)
             log.info("Dropped a response from the upstream that nobody waits for.")
             return
         if self._is_withheld(message, asked.method):
@@ -238,7 +251,7 @@ class SharedUpstream:
     def _slow_down(self, slow: _Asked) -> None:
         """Makes the upstream wait for a client that does not read, unless somebody else waits for it too."""
         if len(self._asked) == 1:
-            self._link.pause(_UNREAD)
+            self.link.pause(_UNREAD)
         elif slow.asker.unread > limits.UNREAD_BYTES:
             log.warning("Hung up on a client that does not read: others wait for the same upstream.")
             slow.asker.cut()
@@ -259,11 +272,19 @@ class SharedUpstream:
         span = maybe_sole_span(meta, SUBSCRIPTION) if meta[:1] == b"{" else None
         if span is not None:
             asked = self._asked.get(meta[slice(*span)].strip(b'"'))
-            if asked is None:
+            if asked is None or not asked.is_listening:
                 return None, b""
             return asked, self._with_own_subscription(message.raw, asked)
         one_shot = [asked for asked in self._asked.values() if not asked.is_listening]
-        return (one_shot[0] if len(one_shot) == 1 else None), message.raw
+        is_certain = len(one_shot) == 1 and not self._is_somebody_given_up()
+        return (one_shot[0] if is_certain else None), message.raw
+
+    def _is_somebody_given_up(self) -> bool:
+        """Whether what the upstream says may be about a request that somebody else has cancelled."""
+        now = time.monotonic()
+        while self._given_up and next(iter(self._given_up.values())) <= now:
+            del self._given_up[next(iter(self._given_up))]
+        return bool(self._given_up)
 
     def _with_own_subscription(self, raw: bytes, asked: _Asked) -> bytes:
         """`raw` with the subscription id that the client knows: the id of its own listen request."""
@@ -303,7 +324,17 @@ class SharedUpstream:
 
     async def close(self) -> None:
         """Closes the link."""
-        await self._link.close()
+        await self.link.close()
+
+
+def _cancels(message: Message) -> bool:
+    """Whether some reader takes this for the cancel of a request."""
+    method = message.method or ""
+    if method.startswith("tools/") or (method != _CANCELLED and folded(method) != _CANCELLED):
+        return False
+    if message.params is None:
+        return "params" in message.envelope  # by position, perhaps
+    return any(folded(name) == "requestid" for name in message.params)
 
 
 def _code(message: Message) -> int:

@@ -25,13 +25,17 @@ class Exchange(Struct):
 
 
 class PendingTable:
-    """The requests of one direction of one session that were passed on and not yet answered."""
+    """The requests of one direction of one session that were passed on and not yet answered.
+
+    Past so many, or so many bytes of what is kept of them, the oldest are forgotten.
+    """
 
     def __init__(self, capacity: int = limits.PENDING_REQUESTS) -> None:
         self._capacity = capacity
         self._exchanges: dict[bytes, Exchange] = {}
-        self._rounded: dict[bytes, list[bytes]] = {}  # keys of ids that a peer may give back less exactly
         self._weight = 0  # of all together
+        # Keys of ids that a peer may give back less exactly, oldest first.
+        self._rounded: dict[bytes, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
         return len(self._exchanges)
@@ -53,7 +57,7 @@ class PendingTable:
         self._exchanges[key] = exchange
         rounded = id_key(exchange.id_token)
         if rounded != key:
-            self._rounded.setdefault(rounded, []).append(key)
+            self._rounded.setdefault(rounded, {})[key] = None
         return True
 
     def close(self, id_token: bytes) -> Exchange | None:
@@ -62,7 +66,7 @@ class PendingTable:
         if key in self._exchanges:
             return self._take_out(key)
         alike = self._rounded.get(id_key(id_token))
-        return self._take_out(alike[0]) if alike else None
+        return self._take_out(next(iter(alike))) if alike else None
 
     def find(self, id_token: bytes) -> Exchange | None:
         """The request that waits under `id_token`."""
@@ -88,9 +92,9 @@ class PendingTable:
         self._weight -= exchange.weight
         if self._rounded:
             rounded = id_key(exchange.id_token)
-            alike = self._rounded.get(rounded, [])
-            if key in alike:
-                alike.remove(key)
+            alike = self._rounded.get(rounded)
+            if alike is not None:
+                alike.pop(key, None)
                 if not alike:
                     del self._rounded[rounded]
         return exchange

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.errors import ConnectFailed, RequestFailed, UpstreamError, UpstreamLost
+from penstock.errors import ConnectFailed, RequestFailed, SessionEnded, UpstreamError
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.wire.sse import Oversize, SseEvent
 
@@ -56,7 +56,7 @@ class EventStream:
             return
         self.close()
         if answer.status == 404 and self._has_worked:
-            self._on_lost(UpstreamLost("The session is not known any more"))
+            self._on_lost(SessionEnded("The session is not known any more"))
         elif answer.status != 405:
             log.info("The upstream offers no stream of its own: HTTP %d.", answer.status)
 

@@ -15,6 +15,7 @@ from penstock import limits
 from penstock.errors import (
     ConnectFailed,
     RequestFailed,
+    SessionEnded,
     UpstreamError,
     UpstreamLost,
     UpstreamProtocolError,
@@ -199,7 +200,7 @@ class Exchanges:
             self._resume(post, "Its events ended before the response")
         elif post.is_resumed:
             if answer.status == 404:
-                self._owner.lost(UpstreamLost(_EXPIRED))
+                self._owner.lost(SessionEnded(_EXPIRED))
             else:
                 self.refuse(post, f"The rest cannot be had. {refusals.describe(answer)}")
         elif not answer.is_good:
@@ -241,7 +242,7 @@ class Exchanges:
         error = refusals.maybe_error(answer)
         is_unknown_method = error is not None and refusals.error_code(error) == METHOD_NOT_FOUND
         if answer.status == 404 and post.had_session and not is_unknown_method:
-            self._owner.lost(UpstreamLost(_EXPIRED), post)
+            self._owner.lost(SessionEnded(_EXPIRED), post)
             return
         if error is not None:
             self.is_proven = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from penstock import limits
-from penstock.errors import ConnectFailed, Failure
+from penstock.errors import SessionRefused
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.upstream.peer import PeerOfUpstream
@@ -85,6 +85,11 @@ class HttpUpstream:
     @peer.setter
     def peer(self, peer: PeerOfUpstream | None) -> None:
         self._peer = self._link.peer = peer
+
+    @property
+    def untaken(self) -> int:
+        """Bytes of messages that the upstream has not taken."""
+        return self._link.untaken
 
     def send(self, message: Message) -> None:
         """Sends a message the way that is tried or chosen."""
@@ -169,7 +174,7 @@ class HttpUpstream:
         assert self._receiver is not None
         if any(message.method == "initialize" for message in messages):
             detail = f"No MCP server there: {ruled_out[STREAMABLE]} to POST, {ruled_out[SSE]} to GET"
-            self._receiver.upstream_lost(ConnectFailed(self._url.origin, detail, Failure.INVALID_RESPONSE))
+            self._receiver.upstream_lost(SessionRefused(self._url.origin, detail))
             return
         for message in messages:
             if message.kind is Kind.REQUEST:

@@ -13,6 +13,9 @@ from penstock import limits
 from penstock.wire.ids import id_key
 from penstock.wire.message import Kind, Message
 
+_BYTES_BESIDE = 1024
+"""What a small message takes in memory beside its own bytes, about: it has been taken apart."""
+
 
 def has_to_be_first(message: Message) -> bool:
     """Whether nothing may overtake `message`."""
@@ -47,6 +50,12 @@ class Outbox:
     def is_waiting(self) -> bool:
         """Whether a message has not been sent yet."""
         return bool(self._queue or self._surplus)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all messages that wait or are under way, and of what we know of them."""
+        waiting = len(self._queue) + len(self._surplus)
+        return self._waiting_bytes + self._unanswered_bytes + _BYTES_BESIDE * waiting
 
     def put(self, message: Message) -> None:
         """Sends `message` when its turn has come."""

@@ -11,9 +11,18 @@ import logging
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.errors import ConnectFailed, Failure, RequestFailed, UpstreamError, UpstreamLost
+from penstock.errors import (
+    ConnectFailed,
+    Failure,
+    RequestFailed,
+    SessionEnded,
+    SessionRefused,
+    UpstreamError,
+    UpstreamLost,
+)
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
+from penstock.relay.tables import Exchange, PendingTable
 from penstock.upstream import refusals
 from penstock.upstream.endpoint import maybe_target
 from penstock.upstream.handshake import Handshake, revive
@@ -68,7 +77,7 @@ class SseUpstream:
         self._stream: HttpAnswer | None = None
         self._was_opened_again = False
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: dict[bytes, bytes] = {}  # requests without an answer, by id
+        self._waiting = PendingTable()  # requests without an answer
         self._own: tuple[bytes, asyncio.Future[bytes]] | None = None
         self._opened: asyncio.Future[None] | None = None
         self._reasons: set[str] = set()
@@ -77,6 +86,11 @@ class SseUpstream:
         self._settled: asyncio.Event | None = None
 
     # --- toward the upstream -----------------------------------------------------------------------------
+
+    @property
+    def untaken(self) -> int:
+        """Bytes of messages that the upstream has not answered, or not accepted."""
+        return self._outbox.size
 
     def send(self, message: Message) -> None:
         """Posts a message when its turn has come."""
@@ -87,13 +101,13 @@ class SseUpstream:
         if message.method == "notifications/cancelled":
             token = (message.params or {}).get("requestId")
             if token is not None:
-                self._waiting.pop(id_key(bytes(token)), None)
+                self._waiting.close(bytes(token))
         self._handshake.hear(message)
         self._outbox.put(message)
 
     def _post(self, message: Message) -> None:
         if message.method is not None and message.id_token is not None:
-            self._waiting[id_key(message.id_token)] = message.id_token
+            self._waiting.open(Exchange(message.id_token, message.method))
         self._posts.send(message)
 
     def _refused(self, message: Message, reply: bytes) -> None:
@@ -103,7 +117,7 @@ class SseUpstream:
             if not self._own[1].done():
                 self._own[1].set_exception(UpstreamLost("It did not take the handshake"))
             return
-        if self._waiting.pop(id_key(message.id_token), None) is not None:
+        if self._waiting.close(message.id_token) is not None:
             self._deliver(reply)
 
     # --- flow --------------------------------------------------------------------------------------------
@@ -184,7 +198,7 @@ class SseUpstream:
             return
         if id_token is not None:
             key = id_key(id_token)
-            self._waiting.pop(key, None)
+            self._waiting.close(id_token)
             if self._own is not None and self._own[0] == key:
                 if not self._own[1].done():
                     self._own[1].set_result(raw)
@@ -195,7 +209,7 @@ class SseUpstream:
     def _skip_long(self, id_token: bytes | None, size: int) -> None:
         assert self.receiver is not None
         if id_token is not None:
-            self._waiting.pop(id_key(id_token), None)
+            self._waiting.close(id_token)
         self.receiver.upstream_refused(id_token, f"It has {size} bytes")
 
     def _deliver(self, raw: bytes) -> None:
@@ -215,13 +229,13 @@ class SseUpstream:
         elif error is not None:
             self._lose(error)
         elif answer.is_events:
-            self._lose(UpstreamLost("Its stream ended"))
+            self._lose(SessionEnded("Its stream ended"))
         else:
             self.wants_credentials = answer.status == 401
             is_elsewhere = not self.is_proven and (answer.is_good or refusals.is_another_kind(answer))
             if is_elsewhere and self._on_unsuitable(f"HTTP {answer.status}"):
                 return
-            self._lose(ConnectFailed(self._url.origin, refusals.describe(answer), Failure.INVALID_RESPONSE))
+            self._lose(SessionRefused(self._url.origin, refusals.describe(answer)))
 
     def _on_silence(self) -> None:
         detail = f"Connection timeout after {round(self._connect_seconds * 1000)}ms"
@@ -250,13 +264,12 @@ class SseUpstream:
             return
         log.info("The upstream is gone: %s.", error.detail)
         if not self._is_revivable:
-            self._give_up(UpstreamLost())
+            self._give_up(SessionEnded() if error.is_of_one_session else UpstreamLost())
             return
         self._outbox.hold()
-        waiting_ids, self._waiting = self._waiting, {}
         assert self.receiver is not None
-        for id_token in waiting_ids.values():
-            self.receiver.upstream_refused(id_token, "The connection to the upstream was lost")
+        for exchange in self._waiting.close_all():
+            self.receiver.upstream_refused(exchange.id_token, "The connection to the upstream was lost")
         self._revival = self._loop.create_task(self._revive())
 
     def _drop_stream(self) -> None:

@@ -58,6 +58,11 @@ class StdioUpstream:
         self._reader = Reader(self._child.stdout_fd, self._on_data, self._on_end)
         self._child.exited.add_done_callback(self._on_exit)
 
+    @property
+    def untaken(self) -> int:
+        """Bytes sent that the child has not read."""
+        return self._writer.size
+
     def send(self, message: Message) -> None:
         """Writes one message as one line."""
         raw = message.raw

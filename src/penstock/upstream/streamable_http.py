@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from penstock import limits
-from penstock.errors import ConnectFailed, Failure, UpstreamError, UpstreamLost
+from penstock.errors import ConnectFailed, Failure, SessionEnded, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.upstream import refusals
@@ -92,6 +92,11 @@ class StreamableHttpUpstream:
     def has_session(self) -> bool:
         """Whether the upstream gave the session an id."""
         return self._session.id is not None
+
+    @property
+    def untaken(self) -> int:
+        """Bytes of messages that the upstream has not answered, or not accepted."""
+        return self._outbox.size
 
     def send(self, message: Message) -> None:
         """Posts a message when its turn has come."""
@@ -245,7 +250,7 @@ class StreamableHttpUpstream:
             self._clear(unheard)
             self._start(self._revive())
         elif self._has_worked:
-            self._give_up(UpstreamLost())
+            self._give_up(SessionEnded() if error.is_of_one_session else UpstreamLost())
         elif isinstance(error, ConnectFailed):
             self._give_up(error)
         else:

@@ -137,7 +137,7 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
             piece = piece[:-1]
         # In JSON a backslash stands only inside strings; with the escapes gone, every quote is a border.
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        outside = parts[1::2] if in_string else parts[0::2]
+        outside = parts[1::2] if in_string else parts[::2]
         in_string ^= len(parts) % 2 == 0
         brackets = b"".join(outside).translate(_BRACKETS, _NOT_BRACKETS)
         after = depth + 2 * brackets.count(b"[") - len(brackets)
@@ -227,7 +227,7 @@ def elements(raw: bytes | Raw) -> list[bytes]:
         parts = _decode_array(text)
     except msgspec.ValidationError:
         raise NotAnArray("it is not an array") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+    except (msgspec.DecodeError, RecursionError) as why:
         raise NotJson(_plain_reason(why)) from None
     if text is raw:
         return [bytes(part) for part in parts]
@@ -294,7 +294,7 @@ def readable(raw: bytes | Raw) -> bytes | Raw:
 def _plain_reason(why: Exception) -> str:
     if isinstance(why, RecursionError):
         return "it nests too deep"
-    return str(why).removeprefix("JSON is malformed: ") or "it cannot be read"
+    return str(why).removeprefix("JSON is malformed: ")
 
 
 def _spans_as_written(text: memoryview, found: Members) -> dict[str, tuple[int, int]] | None:
@@ -332,8 +332,12 @@ def _is_same(one: memoryview, other: memoryview) -> bool:
 
 def _refuse_look_alikes(names: Members) -> None:
     seen: set[str] = set()
+    odd = 0
     for name in names:
         plain = name if name in RESERVED else folded(name)
+        odd += not name.isascii()
+        if odd > _ODD_NAMES:
+            raise Ambiguous(f"it has more than {_ODD_NAMES} names that are not ASCII")
         if plain in seen or (plain in RESERVED and name not in RESERVED):
             raise Ambiguous("a member name looks like another")
         if plain in INHERITED:
@@ -342,17 +346,40 @@ def _refuse_look_alikes(names: Members) -> None:
 
 
 def folded(name: str) -> str:
-    """`name` as the laxest reader would take it: case, width, blanks and invisible characters gone."""
+    """`name` as the laxest reader would take it: case, width, blanks and invisible characters gone.
+
+    One that is long even so is given back as it is: it is none that anybody looks for.
+    """
     name = name.partition("\0")[0]
-    if not name.isascii():
+    if name.isascii() and name.isprintable():
+        return name.replace(" ", "").casefold()
+    # Bit by bit: one character can become eighteen, and a name can be as long as a message.
+    plain = ""
+    for at in range(0, len(name), _FOLDED_AT_ONCE):
+        plain += _folded(name[at : at + _FOLDED_AT_ONCE])
+        if len(plain) > _LONGEST_NAME:
+            return name
+    return plain
+
+
+def _folded(name: str) -> str:
+    if name.isascii():
+        name = "".join(filter(str.isprintable, name))
+    else:
         import unicodedata  # a table of 1 MB that plain traffic never needs
 
         name = unicodedata.normalize("NFKC", name)
         name = "".join(char for char in name if unicodedata.category(char) not in _INVISIBLE)
         name = unicodedata.normalize("NFKC", name.casefold())
-    elif not name.isprintable():
-        name = "".join(filter(str.isprintable, name))
     return name.replace(" ", "").casefold()
 
 
+def as_lax_readers_see(method: str) -> str:
+    """`method` as the laxest reader would take it: folded, and with plain slashes between its parts."""
+    return "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
+
+
+_FOLDED_AT_ONCE = 16
+_ODD_NAMES = 1_000  # to look at each takes long, and messages have their own names for things
+_LONGEST_NAME = 64  # characters; the longest that we look for has 38
 _INVISIBLE = frozenset({"Cf", "Cc", "Cs", "Co", "Cn", "Mn", "Zs", "Zl", "Zp"})

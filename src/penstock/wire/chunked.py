@@ -39,7 +39,7 @@ class ChunkedReader:
                     stop = at + left - 2
                     if stop > size:
                         stop = size
-                    pieces.append(data[at:stop] if at or stop < size else data)
+                    pieces.append(data[at:stop])  # which is no copy where it is all of it
                     self._left = left - (stop - at)
                     at = stop
                     continue

@@ -54,7 +54,7 @@ _FIELD = re.compile(
     rb"^(" + _NAME + rb"++):[\t ]*+((?:[\x21-\x7e\x80-\xff]++(?:[\t ]++(?!\r))?+)*+)[\t ]*+\r\n", re.MULTILINE
 )
 _HOST = re.compile(rb"[0-9A-Za-z._~%!$&'()*+;=:\[\]\-]*")
-_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([/?].*)?")
+_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?]+)([/?].*)?")
 
 
 class RequestHead(Struct, frozen=True, gc=False):
@@ -157,8 +157,7 @@ def _read_fields(block: bytes, start: int, most: int) -> Headers:
 
 
 def _why_no_request_line(block: bytes) -> str:
-    line = block[: block.find(b"\n") + 1]
-    if re.fullmatch(rb"[A-Z\-]+ [\x21-\x7e]+ HTTP/[0-9]\.[0-9]\r\n", line):
+    if re.match(rb"[A-Z\-]+ [\x21-\x7e]+ HTTP/[0-9]\.[0-9]\r\n", block):
         return "HTTP version not supported"
     return "Malformed request line"
 
@@ -191,7 +190,7 @@ def _body_length(fields: dict[bytes, bytes], is_http11: bool) -> int | None:
 def _reduce_target(method: bytes, target: bytes, host: bytes | None) -> bytes:
     if target == b"*" and method == b"OPTIONS":
         return target
-    absolute = _ABSOLUTE.fullmatch(target)
+    absolute = _ABSOLUTE.match(target)
     if absolute is None or b"#" in target:
         raise MalformedHttp("Malformed request target")
     authority, rest = absolute.groups()

@@ -10,19 +10,19 @@ import functools
 import re
 from collections.abc import Iterator
 
-import msgspec
 from msgspec import Struct
 
 from penstock import limits
+from penstock.wire.ambiguity import INHERITED
 from penstock.wire.member_names import STRING
 
 _BLANK = rb"[ \t\r\n]*+"
 _COMMA = _BLANK + b"," + _BLANK
-_USUAL_LEVELS = 6  # a pattern for all levels takes long to compile, and hardly any message needs it
+_USUAL_LEVELS = 7  # a pattern for all levels takes long to compile, and hardly any message needs it
 
 
 def _container(levels: int) -> bytes:
-    content = rb'(?:[^"\[\]{}]++|' + STRING + rb")*+"
+    content = b""
     for _ in range(levels):
         content = rb'(?:[^"\[\]{}]++|' + STRING + rb"|[\[{]" + content + rb"[\]}])*+"
     return rb"[\[{]" + content + rb"[\]}]"
@@ -60,14 +60,26 @@ class Skip(Struct, frozen=True):
     """A run of parts that are of no interest, passed over in one match."""
 
     pattern: re.Pattern[bytes]
+    alike: str = ""  # what the name that is looked for is to readers who take it in any case
 
 
 @functools.lru_cache(maxsize=1024)
 def skip_unlike(name: str) -> Skip:
-    """Passes over members that are surely not called `name`; one with an escape is left to a closer look."""
-    quoted = re.escape(msgspec.json.encode(name)) if name.isprintable() else b'"'
-    member = rb"(?!" + quoted + rb')"[^"\\]*+"' + _BLANK + b":" + _BLANK + _value(_USUAL_LEVELS) + _COMMA
-    return Skip(re.compile(rb"(?:" + member + rb")*+", re.DOTALL))
+    """Passes over members that nobody could take for `name`, nor for a way to inherit one of that name.
+
+    What has an escape or a letter beyond ASCII in its name is left to a closer look.
+    """
+    alike = caseless(name)
+    same = re.escape(alike.encode()) if alike.isascii() else b"(?!)"
+    inherited = b"|".join(name.encode() for name in sorted(INHERITED))
+    member = rb'(?!"(?:(?i:%b)|%b)")"[^"\\\x80-\xff]*+"' % (same, inherited)
+    member += _BLANK + b":" + _BLANK + _value(_USUAL_LEVELS) + _COMMA
+    return Skip(re.compile(rb"(?:" + member + rb")*+", re.DOTALL), alike)
+
+
+def caseless(name: str) -> str:
+    """What readers in Go and in C compare of a name: in any case of letters, and some only up to a NUL."""
+    return name.partition("\0")[0].casefold()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -79,7 +91,7 @@ def skip_count(count: int) -> Skip:
 
 @functools.cache
 def _deep_value() -> re.Pattern[bytes]:
-    return re.compile(_value(limits.NESTING + 1), re.DOTALL)
+    return re.compile(_value(limits.NESTING), re.DOTALL)
 
 
 def first_byte(text: bytes, start: int) -> bytes:

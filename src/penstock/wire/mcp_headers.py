@@ -16,12 +16,12 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from penstock import limits
-from penstock.wire.ambiguity import Members, NotAnArray, NotJson, elements, readable
+from penstock.wire.ambiguity import Members, NotAnArray, NotJson, elements, last_members, readable
 from penstock.wire.eras import decode_sender
 from penstock.wire.http1 import Headers
 from penstock.wire.message import Message
 
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: dict[str | None, str] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which member of params the Mcp-Name header repeats."""
 _MARK = "x-mcp-header"
 _PLAIN = re.compile(r"[\x20-\x7e]*").fullmatch
@@ -30,7 +30,6 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)").fullmatch
 _MOST_DIGITS = 4_300  # what a Python server is willing to turn into text
 _decode_text = msgspec.json.Decoder(str).decode
-_decode_members = msgspec.json.Decoder(Members).decode
 
 # Where else in a schema a schema may stand. A mark at any of these makes the whole schema ask for nothing.
 _ONE_SCHEMA = frozenset(
@@ -73,25 +72,28 @@ def header_value(text: str) -> bytes:
 def modern_headers(version: str, method: str, params: Members | None) -> Headers:
     """The headers that every modern message carries, and the name of what it is about."""
     headers = [(b"MCP-Protocol-Version", header_value(version)), (b"Mcp-Method", header_value(method))]
-    token = (params or {}).get(NAMED_BY.get(method, ""))
-    if token is not None:
-        try:
-            headers.append((b"Mcp-Name", header_value(_decode_text(token))))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # not a name: the server will say so
+    name = _maybe_name(method, params)
+    if name is not None:
+        headers.append((b"Mcp-Name", name))
     return headers
 
 
 def with_name_of(headers: Headers, message: Message) -> Headers:
     """`headers` with the Mcp-Name of a message that was changed on its way, where they have one."""
-    token = (message.params or {}).get(NAMED_BY.get(message.method or "", ""))
-    if token is None:
-        return headers
-    try:
-        value = header_value(_decode_text(token))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    value = _maybe_name(message.method, message.params)
+    if value is None:
         return headers
     return [(name, value) if name.lower() == b"mcp-name" else (name, old) for name, old in headers]
+
+
+def _maybe_name(method: str | None, params: Members | None) -> bytes | None:
+    """What a message is about, as a header value."""
+    naming = NAMED_BY.get(method)
+    token = (params or {}).get(naming) if naming else None
+    try:
+        return None if token is None else header_value(_decode_text(token))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # not a name: the server will say so
 
 
 class SchemaBook:
@@ -112,7 +114,7 @@ class SchemaBook:
             return
         for tool in tools:
             mirrors = mirrors_in(tool.schema)
-            if mirrors and len(self._mirrors) < limits.SCHEMAS:
+            if mirrors and (tool.name in self._mirrors or len(self._mirrors) < limits.SCHEMAS):
                 self._mirrors[tool.name] = mirrors
             else:
                 self._mirrors.pop(tool.name, None)
@@ -202,9 +204,9 @@ def maybe_mirrored_text(arguments: Raw, mirror: Mirror) -> str | None:
     token = arguments
     try:
         for name in mirror.path:
-            token = _decode_members(token)[name]
+            token = last_members(token)[0][name]
         return _maybe_text(bytes(token), mirror.is_integer)
-    except (KeyError, msgspec.DecodeError, UnicodeDecodeError, ValueError):
+    except (KeyError, msgspec.DecodeError, ValueError):
         return None
 
 

@@ -113,6 +113,9 @@ def read_client_message(raw: bytes) -> Message | Batch:
 def _read_client_strictly(raw: bytes) -> Message | Batch:
     envelope = _read_envelope(raw, ClientProtocolError)
     if isinstance(envelope, Batch):
+        if len(envelope.parts) > limits.BATCH_MESSAGES:
+            reason = f"Invalid request: a batch of more than {limits.BATCH_MESSAGES} messages"
+            raise ClientProtocolError(INVALID_REQUEST, reason)
         return envelope
     params = envelope.get("params")
     if params is None or memoryview(params)[0] != _OPEN_BRACE:

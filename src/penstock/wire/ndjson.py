@@ -106,8 +106,8 @@ class LineSplitter:
 
 
 def _is_bare(line: bytes, keep: int) -> bool:
-    """Whether a line can be taken as it is, seen from its edges and length alone."""
-    return line[:1] == b"{" and line[-1:] == b"}" and len(line) <= keep
+    """Whether a line can be taken as it is: it ends in a brace, so it is not blank and has no CR there."""
+    return line.endswith(b"}") and len(line) <= keep
 
 
 def _without_cr(line: bytes) -> bytes:

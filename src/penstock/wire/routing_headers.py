@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 
 import msgspec
@@ -23,6 +22,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 def check_routing_headers(message: Message, fields: dict[bytes, bytes], is_required: bool) -> None:
     """Raises ClientProtocolError where a routing header is missing, repeated or says something else."""
     if message.method is None:
+        refuse_routing_headers(fields, message.id_token)
         return
     if is_required:
         version = maybe_modern_version(message.params)
@@ -38,11 +38,18 @@ def check_routing_headers(message: Message, fields: dict[bytes, bytes], is_requi
             _compare(message, fields.get(b"mcp-name"), name, "Mcp-Name", is_required)
 
 
+def refuse_routing_headers(fields: dict[bytes, bytes], id_token: bytes | None = None) -> None:
+    """The same for what is no single request or notification, so that no such header can be right."""
+    if b"mcp-method" in fields or b"mcp-name" in fields:
+        reason = "Header mismatch: the body has no method of its own"
+        raise ClientProtocolError(HEADER_MISMATCH, reason, id_token)
+
+
 def decode_header(value: bytes) -> str:
     """The text in a header value: plain, or `=?base64?...?=` where it would not travel otherwise."""
     if value[:9] == b"=?base64?" and value[-2:] == b"?=":
         inner = value[9:-2]
-        decoded = base64.b64decode(inner, validate=True)
+        decoded = base64.b64decode(inner)
         if base64.b64encode(decoded) != inner:
             raise ValueError("not canonical base64")
         return decoded.decode()
@@ -78,17 +85,15 @@ def _says(value: bytes, text: str, is_integer: bool) -> bool:
 _INTEGRAL = re.compile(r"(-?[0-9]+)\.0+")
 
 
-def _compare(
-    message: Message, value: bytes | None, expected: str | None, name: str, is_required: bool
-) -> None:
+def _compare(message: Message, value: bytes | None, expected: str, name: str, is_required: bool) -> None:
     if value is None:
         if is_required:
             reason = f"Header mismatch: {name} is missing"
             raise ClientProtocolError(HEADER_MISMATCH, reason, message.id_token)
         return
     try:
-        is_same = expected is not None and decode_header(value) == expected
-    except (ValueError, binascii.Error, UnicodeDecodeError):
+        is_same = decode_header(value) == expected
+    except ValueError:
         is_same = False
     if not is_same:
         reason = f"Header mismatch: {name} does not say what the body says"

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from penstock.wire.ambiguity import Ambiguous, Members, readable
+from penstock.wire.ambiguity import INHERITED, Ambiguous, Members, folded, readable
 
 _OPENING = re.compile(rb"[ \t\r\n]*\{")
 _MEMBER = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
@@ -55,9 +55,11 @@ def without(text: bytes, members: Members, name: str) -> bytes:
 def maybe_sole_span(text: bytes, name: str) -> tuple[int, int] | None:
     """Where the value of the member `name` of the object in `text` stands; None when there is none.
 
-    For objects that nobody has checked for repeated names. Raises Ambiguous when this one is there twice.
+    For objects that nobody has checked for repeated names. Raises Ambiguous when this one is there twice, or
+    one that some readers would take for it.
     """
-    if name.encode() not in text and b"\\" not in text:
+    plain = name.lower()
+    if text.isascii() and b"\\" not in text and plain.encode() not in text.lower():
         return None
     from penstock.wire.json_walk import TooMany, parts  # few messages get here, and its patterns are large
 
@@ -65,8 +67,11 @@ def maybe_sole_span(text: bytes, name: str) -> tuple[int, int] | None:
     try:
         for part in parts(text, 0):
             assert part.name is not None
-            if _decode_text(readable(part.name)) == name:
+            found = _decode_text(readable(part.name))
+            if found == name:
                 spans.append((part.start, part.end))
+            elif folded(found) == plain or folded(found) in INHERITED:
+                raise Ambiguous("a member name looks like another")
     except TooMany:
         raise Ambiguous(f'there is too much beside "{name}"') from None
     if len(spans) > 1:

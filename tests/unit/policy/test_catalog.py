@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from penstock import limits
 from penstock.policy.catalog import BadToolList, build_catalog, empty_catalog
 from penstock.policy.patterns import compile_pattern
 from penstock.policy.tool_filter import ToolFilter
@@ -134,6 +135,17 @@ def test_read_only_must_be_said_plainly(annotations: bytes) -> None:
     assert build_catalog([_page(_tool("a", b',"annotations":{"readOnlyHint": true}'))], keep).names == {"a"}
 
 
+def test_of_two_tools_with_one_name_both_must_be_read_only() -> None:
+    safe, other = _tool("a", b',"annotations":{"readOnlyHint":true}'), _tool("a")
+    keep = ToolFilter(read_only=True)
+    for entries in ((safe, other), (other, safe), (safe, safe, other)):
+        catalog = build_catalog([_page(*entries)], keep)
+        assert catalog.names == frozenset()
+        assert [(tool.name, tool.why.option) for tool in catalog.denied] == [("a", "--read-only")]
+        assert safe not in catalog.result
+    assert build_catalog([_page(safe, safe)], keep).names == {"a"}
+
+
 @pytest.mark.parametrize("page", [b"{}", b'{"tools":5}', b'{"tools":[],"tools":[]}', b"[]"])
 def test_what_is_no_tool_list_is_said_so(page: bytes) -> None:
     with pytest.raises(BadToolList):
@@ -210,6 +222,26 @@ def test_an_upstream_without_tools_lists_none() -> None:
 
 def test_patterns_that_matched_nothing_are_remembered() -> None:
     assert build_catalog([_page(_tool("a"))], _deny("a", "z")).unmatched == ("--deny z",)
+
+
+def test_a_tool_with_a_crowd_of_members_is_left_out_and_not_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PATH_PARTS", 20)
+    crowd = b",".join(b'"%d":"%d"' % (number, number) for number in range(20))
+    good = _tool("good", b',"annotations":{"readOnlyHint":true}')
+    page = _page(
+        good, _tool("a", b"," + crowd), _tool("b", b',"annotations":{"readOnlyHint":true,%b}' % crowd)
+    )
+    catalog = build_catalog([page], ToolFilter(read_only=True))
+    assert catalog.names == {"good"}
+    assert [tool.name for tool in catalog.denied] == ["b"]
+    assert "no name" in catalog.warnings[0]
+
+
+def test_a_name_that_is_no_utf8_is_no_name() -> None:
+    page = b'{"tools":[{"name":"a\xff","inputSchema":{}},%b]}' % _tool("good")
+    catalog = build_catalog([page], _deny())
+    assert catalog.names == {"good"}
+    assert "an entry that has no name is left out" in catalog.warnings[0]
 
 
 def test_what_lists_hidden_tools_beside_the_list_is_left_out_aloud() -> None:

@@ -60,6 +60,9 @@ def why_refused(source: str) -> str:
         (r"\(,b", [r"\(", "b"]),
         (r"\[,b", [r"\[", "b"]),
         (r"\{,b", [r"\{", "b"]),
+        ("Xa, bX ,X", ["Xa", "bX", "X"]),
+        ("(X,b),c", ["(X,b)", "c"]),
+        ("a{X,3},b", ["a{X,3}", "b"]),
     ],
 )
 def test_a_list_is_split_at_commas_that_are_neither_bracketed_nor_escaped(text, pieces):
@@ -189,6 +192,9 @@ def test_simple_patterns_find_what_python_finds(source, text):
         (r"\P{Foo}", r"unknown character class \P{Foo}"),
         ("a\\", "nothing after the last \\"),
         (r"\q", r"unknown escape \q"),
+        (r"\X", r"unknown escape \X"),
+        (r"\x{110000}", r"unknown escape \x{110000"),
+        ("[:a", "missing closing ]"),
         (r"\é", r"unknown escape \é"),
         ("(?P<n", "bad group name in (?P<n"),
         ("(?z)a", "unknown group syntax (?z"),
@@ -196,6 +202,7 @@ def test_simple_patterns_find_what_python_finds(source, text):
         (r"(?P<n>a)\k<n>", r"backreferences such as \k are not supported"),
         ("(?P<n>a)(?P=n)", "backreferences such as (?P=name) are not supported"),
         ("(?P>n)", "unknown group syntax (?P"),
+        ("(?z)(?P=n)", "unknown group syntax (?z"),
         ("a\ud800", "not valid Unicode text"),
         (r"\pL" * 500, "too large"),
         ("a" * (limits.PATTERN_LENGTH + 1), "longer than 32768 characters"),
@@ -577,11 +584,25 @@ def test_words_choices_and_one_star_are_plain(source):
             ".+x.*",
             "(.*)",
         ),
+        *("()", "(|a)", "(a|)", "(a||b)", "(?:|a)", "(a|b)+", "(a|b){2}", ".{2}a", "a(b|c)*"),
         *("(a.b|c)", r"\w", r"\$", "a,b", "a b", "a|b", "[a]", "(?i)a", "(a(b))", r"\Aa", r"a\z", "@", "a^b"),
     ],
 )
 def test_everything_else_is_left_to_re2(source):
     assert compiled(source)._plain is None
+
+
+def test_a_text_may_be_so_long_and_no_longer_to_do_without_re2():
+    told_apart = Pattern("a", re.compile("b"))  # RE2 would look for a
+    assert told_apart.found_in("b" * limits.PLAIN_TEXT)
+    assert not told_apart.found_in("b" * (limits.PLAIN_TEXT + 1))
+
+
+def test_a_pattern_that_takes_more_memory_than_one_may_is_refused():
+    assert why_refused(r"\pL" * 150) == "too large"
+    options = re2.Options()
+    options.log_errors = False
+    assert re2.compile(r"\pL" * 150, options)  # with the memory that RE2 allows by itself
 
 
 def test_the_end_of_a_text_is_its_last_character():
@@ -594,6 +615,8 @@ def test_the_end_of_a_text_is_its_last_character():
     ("text", "pieces"),
     [
         ("x[a,b],c", ["x[a,b]", "c"]),
+        ("[abc,d,e],f", ["[abc,d,e]", "f"]),
+        ("[a,b],[[:alpha:],c]", ["[a,b]", "[[:alpha:],c]"]),
         ("xy[],a],b", ["xy[],a]", "b"]),
         ("xy[^],a],b", ["xy[^],a]", "b"]),
         ("x[[:alpha:],],b", ["x[[:alpha:],]", "b"]),

@@ -64,6 +64,14 @@ def test_a_cursor_that_comes_twice_ends_the_walk() -> None:
         fetch.take(_answer(second, _page(b'"a"')))
 
 
+def test_a_page_with_a_crowd_of_members_is_no_tool_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PATH_PARTS", 20)
+    fetch = ListFetch(None)
+    crowd = b",".join(b'"%d":"%d"' % (number, number) for number in range(20))
+    with pytest.raises(ToolListFailed, match=r"The tool list cannot be read"):
+        fetch.take(_answer(fetch.first_request(), b'"result":{"tools":[],%b}' % crowd))
+
+
 def test_a_list_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LIST_PAGES", 5)
     fetch = ListFetch(None)

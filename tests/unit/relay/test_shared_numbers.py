@@ -7,7 +7,10 @@ import json
 import pytest
 
 import hostile
-from memory_doors import ModernDoor
+from memory_doors import Memory, ModernDoor
+from penstock.policy.tool_filter import ToolFilter
+from penstock.relay.shared import SUBSCRIPTION, SharedUpstream
+from penstock.wire.message import Message, read_client_message
 
 
 def _call(more: bytes) -> bytes:
@@ -37,3 +40,86 @@ def test_two_progress_tokens_are_refused() -> None:
     assert not up
     answer = json.loads(reply.partition(b"\r\n\r\n")[2])
     assert (answer["id"], answer["error"]["code"]) == ("i", -32600)
+
+
+@pytest.mark.parametrize(
+    "name", [b"ProgressToken", b"progresstoken", b"progressTo\\u212aen", b"progressToken "]
+)
+def test_what_some_upstream_takes_for_a_progress_token_is_refused(name: bytes) -> None:
+    """It would be the number of somebody else's request."""
+    for more in (b',"%b":1' % name, b',"progressToken":7,"%b":1' % name):
+        up, (reply,) = ModernDoor().take(_call(more))
+        assert not up
+        assert b'"error":{"code":-32600,' in reply
+
+
+CANCEL = b'{"jsonrpc":"2.0",%b"method":"%b","params":%b}'
+META = b'"_meta":' + hostile.META % b""
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'{"requestId":1,%b}' % META,
+        b'{"RequestID":1,%b}' % META,
+        b'{"request\\u0049d":1,%b}' % META,
+        b'{"requestId ":1,%b}' % META,
+        b"[1]",
+    ],
+)
+@pytest.mark.parametrize("method", [b"notifications/cancelled", b"Notifications/Cancelled"])
+def test_nobody_cancels_what_is_somebody_elses(method: bytes, params: bytes) -> None:
+    """Over HTTP who cancels hangs up; the numbers on the link are ours, and easily guessed."""
+    up, (reply,) = ModernDoor().take(CANCEL % (b"", method, params))
+    assert not up
+    assert reply.startswith(b"HTTP/1.1 202")
+    up, (reply,) = ModernDoor().take(CANCEL % (b'"id":"i",', method, params))
+    assert not up
+    assert b'"error":{"code":-32' in reply
+
+
+class _Client:
+    """Somebody who asks over the shared link."""
+
+    is_full = False
+    unread = 0
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+
+    def push(self, raw: bytes) -> None:
+        self.heard.append(raw)
+
+    def answer(self, raw: bytes, code: int) -> None:
+        self.heard.append(raw)
+
+
+LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%b"}}'
+
+
+def _ask(shared: SharedUpstream, asker: _Client, more: bytes = b"") -> bytes:
+    message = read_client_message(_call(more))
+    assert isinstance(message, Message)
+    return shared.ask(message, asker)  # type: ignore[arg-type]
+
+
+def test_what_a_cancelled_call_still_says_is_not_heard_by_who_is_left() -> None:
+    link, one, other = Memory(), _Client(), _Client()
+    shared = SharedUpstream(link, ToolFilter(), None)  # type: ignore[arg-type]
+    number = _ask(shared, one)
+    _ask(shared, other)
+    shared.cancel(number)
+    shared.from_upstream(LOG % b"a secret of the first")
+    assert other.heard == []
+    shared.from_upstream(b'{"jsonrpc":"2.0","id":%b,"error":{"code":0,"message":"cancelled"}}' % number)
+    shared.from_upstream(LOG % b"of the other")
+    assert other.heard == [LOG % b"of the other"]
+
+
+def test_a_subscription_is_only_of_who_listens() -> None:
+    link, asker = Memory(), _Client()
+    shared = SharedUpstream(link, ToolFilter(), None)  # type: ignore[arg-type]
+    number = _ask(shared, asker)
+    said = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"%b":%b}}}'
+    shared.from_upstream(said % (SUBSCRIPTION.encode(), number))
+    assert asker.heard == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tracemalloc
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.wire import ambiguity
+from penstock.wire import ambiguity, json_walk
 from penstock.wire.ambiguity import (
     Ambiguous,
     Crowded,
@@ -179,6 +180,17 @@ def test_a_number_that_begins_like_a_later_one_does_not_hide_a_repeated_name(
             members(b'{"a":%b%b%b,"a":1}' % (first, blank, rest))
 
 
+@pytest.mark.parametrize("scan", [1, 2, 64 * 1024])
+@pytest.mark.parametrize("first", [b'"5,"', b'"5,:"', b"[5,6]"])
+def test_a_value_that_ends_like_a_later_one_does_not_hide_a_repeated_name(
+    first: bytes, scan: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Skipping the later value's length would end inside the first one, where no name is seen again."""
+    monkeypatch.setattr(ambiguity, "_SCAN_BYTES", scan)
+    with pytest.raises(Ambiguous, match=r"^a member name stands twice$"):
+        members(b'{"a":%b,"a":15}' % first)
+
+
 def test_large_objects_are_checked_as_small_ones_are() -> None:
     filler = b'"filler":"' + b"x" * 40_000 + b'"'
     assert list(members(b'{"name":1,' + filler + b',"b":2}')) == ["name", "filler", "b"]
@@ -340,7 +352,10 @@ def test_a_name_through_which_readers_inherit_is_refused_by_that_name(name: str)
 
 @pytest.mark.parametrize(
     "char",
-    ["\u200b", "\u00ad", "\u0085", "\u3000", "\u00a0", "\u2028", "\u2029", "\U000e0fff", "\ufeff"],
+    [
+        *("\u200b", "\u00ad", "\u0085", "\u3000", "\u00a0", "\u1680", "\u2028", "\u2029"),
+        *("\U000e0fff", "\ufeff"),
+    ],
 )
 def test_characters_that_nobody_sees_make_no_other_name(char: str) -> None:
     assert folded(f"na{char}me") == "name"
@@ -422,6 +437,21 @@ def test_what_is_no_json_has_a_reason(read: Callable[[bytes], object], raw: byte
     assert not str(caught.value).startswith("JSON is malformed")
 
 
+def test_the_reason_says_where_the_fault_is() -> None:
+    for read, raw in ((members, b'{"a":1,}'), (elements, b'[1,"a",]')):
+        with pytest.raises(NotJson, match=r"\(byte 7\)$"):
+            read(raw)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("half", [b"", b'"\\ud800"'])
+def test_what_nobody_checked_before_is_refused_all_the_same(half: bytes) -> None:
+    for read, opening in ((members, b'{"x":'), (elements, b"[")):
+        with pytest.raises(NotJson, match=r"^it nests too deep$"):
+            read(opening * 5_000 + half)
+    with pytest.raises(NotJson, match="utf-8"):
+        members(b'{"\xff":%b}' % (half or b"1"))
+
+
 @pytest.mark.parametrize("size", [10, 70_000, 140_000])
 def test_text_is_checked_whole_and_told_what_is_wrong(size: int) -> None:
     good = '"{}é"'.format("日" * (size // 3)).encode()
@@ -501,7 +531,19 @@ def test_every_half_of_a_pair_is_known_as_what_it_is(is_upper: bool) -> None:
         assert (readable(after_high) is after_high) == is_low
 
 
-_LEAVES = [b'""', b'"]"', b'"[[["', b'"\\\\"', b'"\\""', b'"\\\\\\"["', b'"{\\\\"', b"1", b"[]", b"{}"]
+_LEAVES = [
+    b'""',
+    b'"X"',
+    b'"]"',
+    b'"[[["',
+    b'"\\\\"',
+    b'"\\""',
+    b'"\\\\\\"["',
+    b'"{\\\\"',
+    b"1",
+    b"[]",
+    b"{}",
+]
 
 
 def _nest(dice: Random, depth: int) -> bytes:
@@ -562,6 +604,26 @@ def test_so_many_parts_and_no_more_are_taken_apart(blank: bytes, monkeypatch: py
                     read(raw)  # type: ignore[operator]
 
 
+def test_as_many_parts_as_have_room_in_a_text_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ambiguity.limits, "PATH_PARTS", 20)
+    for scan in (7, 64 * 1024):
+        monkeypatch.setattr(ambiguity, "_SCAN_BYTES", scan)
+        assert len(elements(b"[" + b",".join([b"1"] * 20) + b"]")) == 20
+        with pytest.raises(Crowded):
+            elements(b"[" + b",".join([b"1"] * 21) + b"]")
+
+
+def test_parts_are_walked_only_where_there_may_be_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ambiguity.limits, "PATH_PARTS", 20)
+    monkeypatch.setattr(ambiguity, "_SCAN_BYTES", 16)
+    monkeypatch.setattr(json_walk, "parts", lambda *_: pytest.fail("it was walked"))
+    for blank in (b"", b"  \n"):
+        # In an object names are counted by their colons, so a long list in it is none of our business.
+        assert len(members(blank + b'{"a":[%b1],"b":"::"}' % (b"1," * 100))) == 2
+        assert len(elements(blank + b"[%b1]" % (b"123," * 18))) == 19
+        assert len(elements(blank + b'["%b"]' % (b"," * (36 - len(blank))))) == 1  # no room for a crowd
+
+
 def test_commas_and_colons_deeper_down_are_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ambiguity.limits, "PATH_PARTS", 20)
     assert len(elements(b'[[%b1],","]' % (b"1," * 100))) == 2
@@ -601,6 +663,48 @@ def test_depth_is_counted_up_to_where_text_stops_being_json(
     for depth in (127, 128, 129):
         for tail in (b"]", b"]]]", b"]}[", b'"', b"\\", b"x", b"]" * 200):
             assert nests_deeper(b"[" * depth + b"]" * depth + tail, 128) == (depth > 128)
+
+
+def test_depth_goes_on_from_slice_to_slice_where_text_stops_being_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ambiguity, "_SCAN_BYTES", 400)
+    for more, is_deeper in ((28, False), (29, True)):
+        text = b" " * 300 + b"[" * 100 + b"[" * more + b"]" * 200
+        assert nests_deeper(text, 128) is is_deeper
+
+
+def test_brackets_are_counted_also_after_a_slice_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ambiguity, "_SCAN_BYTES", 400)
+    assert not nests_deeper(b'"%b"' % (b"[" * 500), 128)
+    assert nests_deeper(b" " * 400 + b"[" * 129 + b"]" * 129, 128)
+
+
+@pytest.mark.parametrize("many", ["\ufdfa", "\u200b", "\x7f", "\u3000"])
+def test_to_fold_a_name_as_long_as_a_message_takes_no_memory(many: str) -> None:
+    """One character can become eighteen."""
+    name = many * 100_000
+    tracemalloc.start()
+    plain = folded(name)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * len(name.encode())
+    assert plain in ("", name)
+    for word in ("name", "params"):
+        assert folded(word[:2] + name + word[2:]) == (word if plain == "" else word[:2] + name + word[2:])
+
+
+def test_a_name_that_is_long_when_folded_is_itself() -> None:
+    for name in ("x" * 64, "\uff58" * 64):
+        assert folded(name) == "x" * 64
+    assert folded("\uff58" * 65) == "\uff58" * 65
+
+
+def test_of_names_that_are_not_ascii_there_may_be_only_so_many() -> None:
+    names = [b'"\xc3\xa9%d":1' % number for number in range(1001)]
+    assert len(members(b"{%b}" % b",".join(names[:1000]))) == 1000
+    with pytest.raises(Ambiguous, match="more than 1000 names that are not ASCII"):
+        members(b"{%b}" % b",".join(names))
 
 
 @given(st.lists(st.sampled_from([b"[", b"]"]), max_size=60), st.integers(1, 6))

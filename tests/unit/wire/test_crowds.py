@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
+from msgspec import Raw
 
 from penstock import limits
 from penstock.errors import ClientProtocolError, UpstreamProtocolError
@@ -45,6 +46,19 @@ def test_what_is_crowded_further_down_is_the_tools_own_affair():
     message = read_client_message(raw)
     assert isinstance(message, Message)
     assert message.raw == raw
+
+
+def test_in_a_crowded_meta_only_what_is_looked_for_is_made():
+    crowd = b",".join(b'"%x":1' % n for n in range(200_000))
+    meta = Raw(b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28",%b}' % crowd)
+    tracemalloc.start()
+    try:
+        assert maybe_modern_version({"_meta": meta}) == "2026-07-28"
+        wanted = b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}'
+        assert maybe_modern_meta({"_meta": meta}) == wanted
+        assert tracemalloc.get_traced_memory()[1] < len(crowd) // 10
+    finally:
+        tracemalloc.stop()
 
 
 MEMBERS = b",".join(b'"%x":0' % n for n in range(MANY))

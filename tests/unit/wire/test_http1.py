@@ -104,6 +104,7 @@ def test_an_ambiguous_head_is_refused(lines):
         (b"POST / HTTP/1.1", b"Host: user@a"),
         (b"POST / HTTP/1.1", b"Host: a/b"),
         (b"POST  / HTTP/1.1", b"Host: x"),
+        (b"POST  HTTP/1.1", b"Host: x"),
         (b"POST / HTTP/1.1 ", b"Host: x"),
         (b"POST /a b HTTP/1.1", b"Host: x"),
         (b"POST /\t HTTP/1.1", b"Host: x"),
@@ -120,6 +121,11 @@ def test_an_ambiguous_head_is_refused(lines):
         (b"POST * HTTP/1.1", b"Host: x"),
         (b"POST ftp://x/ HTTP/1.1", b"Host: x"),
         (b"POST http://other/ HTTP/1.1", b"Host: x"),
+        (b"POST ahttp://x/ HTTP/1.1", b"Host: x"),
+        (b"POST http:///a HTTP/1.1", b"Host:"),
+        (b"POST http://?a HTTP/1.0", b""),
+        (b"OPTIONS mcp HTTP/1.1", b"Host: x"),
+        (b"A" * 33 + b" / HTTP/1.1", b"Host: x"),
         (b"CONNECT x:443 HTTP/1.1", b"Host: x:443"),
         (b"\r\nPOST / HTTP/1.1", b"Host: x"),
     ],
@@ -137,6 +143,7 @@ def test_a_malformed_request_line_or_host_is_refused(first, host):
         (b"http://x/", b"/"),
         (b"HTTPS://X/a/b?c=d", b"/a/b?c=d"),
         (b"http://x?c", b"/?c"),
+        (b"http://x?", b"/?"),
         (b"//x/y", b"//x/y"),
     ],
 )
@@ -146,6 +153,28 @@ def test_an_absolute_target_is_reduced_to_its_path(target, path):
 
 def test_a_star_is_for_options_only():
     assert read_request_head(request(first=b"OPTIONS * HTTP/1.1")).target == b"*"
+    assert read_request_head(request(first=b"OPTIONS http://x/a HTTP/1.1")).target == b"/a"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"Expect: 200-ok"],
+        [b"Expect:"],
+        [b"eXPECT: 100-continue, more"],
+        [b"Expect: 100-continue", b"Expect: 100-continue"],
+    ],
+)
+def test_only_one_thing_may_be_expected(lines: list[bytes]):
+    with pytest.raises(MalformedHttp) as caught:
+        read_request_head(request(*lines))
+    assert (caught.value.reason, caught.value.status) == ("Unknown expectation", 417)
+
+
+def test_what_http10_expects_is_ignored():
+    head = read_request_head(request(b"Expect: 200-ok", first=b"POST / HTTP/1.0"))
+    assert head.fields[b"expect"] == b"200-ok"
+    assert read_request_head(request(b"Expect: 100-Continue")).fields[b"expect"] == b"100-Continue"
 
 
 @pytest.mark.parametrize(
@@ -175,6 +204,12 @@ def test_http10_needs_no_host_and_has_no_chunks():
 def test_lengths_are_read():
     assert read_request_head(request(b"Content-Length: 007")).length == 7
     assert read_request_head(request(b"Transfer-Encoding: Chunked")).length == CHUNKED
+
+
+def test_what_stands_for_no_length_is_no_length():
+    assert CHUNKED < 0
+    assert UNTIL_CLOSE < 0
+    assert CHUNKED != UNTIL_CLOSE
 
 
 def test_too_many_headers_or_too_long_a_target():
@@ -272,6 +307,8 @@ def test_whatever_we_accept_h11_reads_the_same(block):
     [
         ([b"HTTP/1.1 200 OK", b"Content-Length: 5"], False, 5),
         ([b"HTTP/1.1 200", b"Content-Length: 5"], False, 5),
+        ([b"HTTP/1.1 200 ", b"Content-Length: 5"], False, 5),
+        ([b"HTTP/1.1 200 Tr\xc3\xa8s\tbien", b"Content-Length: 5"], False, 5),
         ([b"HTTP/1.1 200 OK", b"Transfer-Encoding: chunked"], False, CHUNKED),
         ([b"HTTP/1.1 200 OK"], False, UNTIL_CLOSE),
         ([b"HTTP/1.0 200 OK"], False, UNTIL_CLOSE),
@@ -412,6 +449,10 @@ def test_control_bytes_in_a_value_are_refused(byte: bytes) -> None:
         (request(first=b"POST / HTTP/2.0"), "HTTP version not supported", 400),
         (request(first=b"POST / HTTP/1.2"), "HTTP version not supported", 400),
         (request(first=b"POST / HTTP/0.9"), "HTTP version not supported", 400),
+        (request(first=b"M-SEARCH / HTTP/2.0"), "HTTP version not supported", 400),
+        (request(first=b" / HTTP/2.0"), "Malformed request line", 400),
+        (request(first=b"POST  HTTP/2.0"), "Malformed request line", 400),
+        (request(first=b"\0POST / HTTP/2.0"), "Malformed request line", 400),
         (request(first=b"POST / HTTP/11.1"), "Malformed request line", 400),
         (request(first=b"POST / HTTP/1.1 "), "Malformed request line", 400),
         (request(first=b"POST  / HTTP/1.1"), "Malformed request line", 400),
@@ -482,6 +523,7 @@ def test_limits_on_heads_are_exact() -> None:
     assert len(read_response_head(block).headers) == limits.RESPONSE_HEADERS
     assert read_request_head(request(b"Content-Length: " + b"1" * 18)).length == int(b"1" * 18)
     assert read_request_head(request(first=b"A" * 32 + b" / HTTP/1.1")).method == b"A" * 32
+    assert read_request_head(request(first=b"A / HTTP/1.1")).method == b"A"
     assert read_request_head(request(first=b"M-SEARCH / HTTP/1.1")).method == b"M-SEARCH"
 
 

@@ -106,12 +106,12 @@ def test_only_so_many_parts_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_members_with_other_names_are_passed_over_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PATH_PARTS", 3)
-    text = b'{"x":1 , "y" : [2,{"a":0}],"z":"a","a":3,"b":4,"c":5,"a":6,"d":7}'
+    text = b'{"x":1 , "y" : [2,{"a":0}],"z":"a","":2,"a":3,"b":4,"c":5,"a":6,"d":7}'
     found = [part.name for part in parts(text, 0, skip_unlike("a"))]
     assert found == [b'"a"', b'"a"', b'"d"']  # no comma after the last, so it is looked at
 
 
-@pytest.mark.parametrize("name", ["a", "a.b", "日", 'q"', "b\\s", "tab\t", "é", ""])
+@pytest.mark.parametrize("name", ["a", "a.b", "日", 'q"', "b\\s", "tab\t", "é", "", "a\u2028", "\x7f"])
 def test_the_member_that_is_asked_for_is_never_passed_over(name: str) -> None:
     for written in (json.dumps(name), json.dumps(name, ensure_ascii=False)):
         raw = written.encode()
@@ -141,6 +141,7 @@ def test_elements_are_counted_off(blank: bytes) -> None:
 
 def test_where_there_are_fewer_none_are_counted_off() -> None:
     assert [part.start for part in parts(b"[1,2]", 0, skip_count(5))] == [1, 3]
+    assert [part.start for part in parts(b"[1,[1,2,3,4,5,6]]", 0, skip_count(5))] == [1, 3]
 
 
 @pytest.mark.parametrize(

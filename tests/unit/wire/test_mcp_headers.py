@@ -225,7 +225,18 @@ def test_a_mark_where_nothing_can_be_mirrored_makes_the_schema_ask_for_nothing(p
 
 
 @pytest.mark.parametrize(
-    "schema", [None, 5, [], {}, {"properties": 5}, {"properties": {"a": 5}}, {"allOf": {}}, {"$defs": []}]
+    "schema",
+    [
+        None,
+        5,
+        [],
+        {},
+        {"properties": 5},
+        {"properties": {"a": 5}},
+        {"allOf": {}},
+        {"allOf": 5},
+        {"$defs": []},
+    ],
 )
 def test_odd_schemas_ask_for_nothing(schema: object) -> None:
     assert mirrors_of(schema) == ()
@@ -233,8 +244,15 @@ def test_odd_schemas_ask_for_nothing(schema: object) -> None:
 
 @pytest.mark.parametrize("keyword", ["default", "const", "examples", "enum", "x-other"])
 def test_a_mark_in_a_value_is_no_mark(keyword: str) -> None:
-    schema = {"properties": {"a": MARKED}, keyword: {"properties": {"b": {**MARKED, "x-mcp-header": "a"}}}}
+    again = {**MARKED, "x-mcp-header": "a"}
+    for value in ({"properties": {"b": again}}, {"b": again}, [again], again):
+        assert len(mirrors_of({"properties": {"a": MARKED}, keyword: value})) == 1
+
+
+def test_what_is_no_schema_ends_no_search() -> None:
+    schema = {"properties": {"b": {**MARKED, "x-mcp-header": "B"}, "a": 5}, "not": True}
     assert len(mirrors_of(schema)) == 1
+    assert mirrors_of({**schema, "allOf": [MARKED, True]}) == ()
 
 
 @pytest.mark.parametrize(
@@ -248,6 +266,7 @@ def test_a_mark_in_a_value_is_no_mark(keyword: str) -> None:
             b"=?base64?ZmlsZTovLy/ml6U=?=",
         ),
         ("ping", {"name": Raw(b'"t"')}, None),
+        ("ping", {"": Raw(b'"t"')}, None),
         ("tools/call", {"uri": Raw(b'"u"')}, None),
         ("tools/call", {"name": Raw(b'"\xff"')}, None),
         ("tools/call", None, None),
@@ -277,6 +296,7 @@ def _message(raw: bytes) -> Message:
         (b'"method":"tools/call","params":{}', b"old"),
         (b'"method":"tools/call"', b"old"),
         (b'"method":"ping","params":{"name":"new"}', b"old"),
+        (b'"method":"ping","params":{"":"new"}', b"old"),
         (b'"result":{}', b"old"),
     ],
 )
@@ -322,6 +342,8 @@ def test_a_call_that_mirrors_nothing_has_no_such_headers(params: dict[str, Raw] 
         (b'{"flag":false}', [(b"Mcp-Param-Flag", b"false")]),
         (b'{"text":1.5}', [(b"Mcp-Param-Text", b"1.5")]),
         (b'{"text":1.0}', [(b"Mcp-Param-Text", b"1.0")]),
+        (b'{"text":5}', [(b"Mcp-Param-Text", b"5")]),
+        (b'{"text":0}', [(b"Mcp-Param-Text", b"0")]),
         (b'{"count":1.5}', [(b"Mcp-Param-Count", b"1.5")]),
         (b'{"count":-12}', [(b"Mcp-Param-Count", b"-12")]),
         (b'{"count":0}', [(b"Mcp-Param-Count", b"0")]),
@@ -341,7 +363,13 @@ def test_as_many_digits_as_a_server_may_read_are_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"x-mcp-header", b'{"x-mcp-header":1}', b'{"result":{"tools":[{"name":"x-mcp-header\xff"}]}}']
+    "raw",
+    [
+        b"x-mcp-header",
+        b'{"x-mcp-header":1}',
+        b'{"result":{"tools":[{"name":"x-mcp-header\xff"}]}}',
+        b'{"x-mcp-header":' + b"[" * 5_000,
+    ],
 )
 def test_what_is_no_tool_list_teaches_nothing(raw: bytes) -> None:
     book = SchemaBook()
@@ -358,6 +386,27 @@ def test_only_so_many_tools_are_remembered(monkeypatch: pytest.MonkeyPatch) -> N
         if book.headers({"name": Raw(b'"%b"' % name.encode()), "arguments": Raw(b'{"text":"x"}')})
     ]
     assert known == ["a", "b"]
+
+
+def test_tools_that_mark_nothing_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCHEMAS", 2)
+    plain = {"type": "object", "properties": {"text": {"type": "string"}}}
+    tools = [{"name": name, "inputSchema": plain if name in "ab" else SCHEMA} for name in "abcd"]
+    book = _learned(*tools)
+    for name in "cd":
+        assert book.headers({"name": Raw(b'"%b"' % name.encode()), "arguments": Raw(b'{"text":"x"}')})
+
+
+def test_a_list_that_comes_again_is_no_reason_to_forget_a_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many tools as are remembered, learning them anew used to drop the first."""
+    monkeypatch.setattr(limits, "SCHEMAS", 2)
+    tools = [{"name": name, "inputSchema": SCHEMA} for name in "ab"]
+    raw = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}).encode()
+    book = SchemaBook()
+    for _ in range(2):
+        book.learn(raw)
+        for name in "ab":
+            assert book.headers({"name": Raw(b'"%b"' % name.encode()), "arguments": Raw(b'{"text":"x"}')})
 
 
 def test_a_tool_without_a_schema_is_no_reason_to_forget_the_others() -> None:
@@ -412,7 +461,8 @@ def test_a_mark_may_be_spelt_with_escapes() -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", [b"{}", b"null", b"5", b'"x-mcp-header"', b'"\\u0061"', b'{"x-mcp-header":']
+    "schema",
+    [b"{}", b"null", b"5", b'"x-mcp-header"', b'"\\u0061"', b'{"x-mcp-header":', b'{"x-mcp-header":"\xff"}'],
 )
 def test_a_schema_without_marks_asks_for_nothing(schema: bytes) -> None:
     assert mirrors_in(schema) == ()

@@ -117,7 +117,7 @@ def test_odd_names_are_looked_at_up_to_a_limit() -> None:
     most = limits.PATH_PARTS - 1
     assert _names(b"[" + b",".join([odd] * (2 * most)) + b"]") == []  # no text is the value of any
     assert list(values_called("b", b"", b"[" + b",".join([odd] * most) + b"]")) == []
-    with pytest.raises(Crowded, match="more than 50000 odd names"):
+    with pytest.raises(Crowded, match=r"^it has more than 50000 odd names$"):
         list(values_called("b", b"", b"[" + b",".join([odd] * (most + 1)) + b"]"))
     for plain in (b'{"a":1}', b'{"":1}', b'{"!#Aa0[]~":1}'):
         assert list(values_called("b", b"", b"[" + b",".join([plain] * (2 * most)) + b"]")) == []

@@ -187,6 +187,27 @@ def test_of_a_line_too_long_a_kilobyte_at_each_end_is_kept(step: int) -> None:
     assert out == [b"{}", wanted, wanted, b"{}"]
 
 
+@pytest.mark.parametrize("last", [1, 1_000, 1_023, 1_024, 1_025, 1_500, 2_047, 2_048, 2_500])
+def test_the_piece_that_makes_a_line_too_long_may_be_its_last(last: int) -> None:
+    line = b"".join(b"%04d" % number for number in range((3_000 + last) // 4 + 1))[: 3_000 + last]
+    splitter = LineSplitter(3_000, 100_000)
+    assert splitter.feed(line[:3_000]) == []
+    assert splitter.feed(line[3_000:] + b"\n") == [Oversize(len(line), line[:1024], line[-1024:], True)]
+
+
+def test_a_line_that_gets_too_long_is_not_copied() -> None:
+    keep = 1024 * 1024
+    splitter = LineSplitter(keep, 4 * keep)
+    tracemalloc.start()
+    try:
+        for _ in range(17):
+            splitter.feed(b"x" * (keep // 16))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.6 * keep
+
+
 @pytest.mark.parametrize("step", [7, 50, 2_000])
 def test_a_line_is_given_up_only_past_the_second_limit(step: int) -> None:
     for size, is_given_up in ((100, False), (101, True)):

@@ -44,8 +44,10 @@ def test_headers_that_agree_pass() -> None:
     check_routing_headers(_message(name="read", _meta=META), GOOD, False)
 
 
-def test_a_response_has_nothing_to_compare() -> None:
-    check_routing_headers(_message(None), {b"mcp-method": b"tools/call"}, True)
+def test_a_response_has_nothing_that_a_header_could_repeat() -> None:
+    check_routing_headers(_message(None), _fields(mcp_protocol_version="2025-11-25"), True)
+    for name in (b"mcp-method", b"mcp-name"):
+        assert _refusal(_message(None), {name: b"tools/call"}, False)[0] == -32020
 
 
 @pytest.mark.parametrize("left_out", ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"])
@@ -118,6 +120,8 @@ def test_what_is_not_marked_whole_is_plain(value: bytes) -> None:
         b"=?base64?eA?=",
         b"=?base64?eB==?=",
         b"=?base64?e A==?=",
+        b"=?base64?eA=*=?=",
+        b"=?base64?eA==eA==?=",
         b"=?base64?/w==?=",
         b"\xc3\xa9",
         b"=?base64?eA==\n?=",
@@ -163,6 +167,11 @@ def test_another_number_is_another(said: str) -> None:
 
 def test_a_negative_number_is_compared_with_its_sign() -> None:
     assert _mismatch({"page": {"count": -12}}, mcp_param_count="-12.0") is None
+
+
+def test_no_digits_say_no_number() -> None:
+    assert _mismatch({"page": {"count": ""}}, mcp_param_count=".0") == "Mcp-Param-Count"
+    assert _mismatch({"page": {"count": "-"}}, mcp_param_count="-.0") == "Mcp-Param-Count"
 
 
 def test_only_integers_may_be_said_with_zeros() -> None:

@@ -24,6 +24,7 @@ from scenes import (
     upstream,
 )
 
+from penstock import limits
 from penstock.policy.interception import ALLOWED, EffectVerdict, Outcome, Pass, Refuse
 
 CALL = request("tools/call", {"name": "t", "arguments": {"a": 1}})
@@ -157,6 +158,20 @@ def test_many_unknown_methods_do_not_fill_the_memory() -> None:
     assert len(box._plans) <= 1024
 
 
+@pytest.mark.parametrize(
+    "method",
+    ["Resources/Read", "resources//read", "resources/read ", "resources\\read", "resources/re\u200bad"],
+)
+def test_another_spelling_of_a_method_is_no_way_round(method: str) -> None:
+    box = interceptor(rule({"block": "no"}, when=[{"method_equals": "prompts/get"}]))
+    assert error_of(send(box, request(method, {"uri": "file:///x"})))["code"] == -32601
+    assert error_of(send(box, request("PROMPTS/get", {"name": "p"})))["code"] == -32601
+    note = client(b'{"jsonrpc":"2.0","method":"Resources/Read"}')
+    assert isinstance(send(box, note).verdict, Refuse)
+    for passed in ("resources/read", "resources/readme", "vendor/READ", "Ping"):
+        assert isinstance(send(box, request(passed, {"uri": "file:///x"})).verdict, Pass)
+
+
 # --- failures -----------------------------------------------------------------------------------------
 
 
@@ -224,6 +239,23 @@ def test_a_message_with_too_much_to_look_at_is_blocked() -> None:
     assert error_of(send(box, client(raw)))["data"]["action"] == "error"
 
 
+CROWD = b'"\\u0061":1,' * (limits.PATH_PARTS + 1)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        rule({"block": "no"}, when=[{"param_equals": {"field": "arguments.b", "value": 1}}]),
+        rule({"remove_param": "arguments.b"}),
+        rule({"set_param": {"field": "arguments.b", "value": 2}}),
+    ],
+    ids=["condition", "remove", "set"],
+)
+def test_a_crowd_opens_nothing_in_a_method_that_is_not_reviewed(made: Any) -> None:
+    raw = b'{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"arguments":{%b"b":1}}}' % CROWD
+    assert error_of(send(interceptor(made), client(raw)))["data"]["action"] == "error"
+
+
 # --- default_action -----------------------------------------------------------------------------------
 
 
@@ -235,6 +267,24 @@ def test_default_action_block_stops_reviewed_requests_that_no_rule_speaks_about(
     assert isinstance(send(box, OTHER).verdict, Pass)
     assert isinstance(answer(box, response({}), CALL).verdict, Pass)
     assert isinstance(send(box, request("ping")).verdict, Pass)
+
+
+def test_a_rule_that_only_some_readers_see_hold_speaks_for_nobody() -> None:
+    ok = {"param_matches": {"field": "arguments.path", "pattern": "^/ok"}}
+    box = interceptor(rule({"log": "seen"}, when=[ok]), chain={"default_action": "block"})
+    call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{%b}}}'
+    assert isinstance(send(box, client(call % b'"path":"/ok"')).verdict, Pass)
+    for arguments in (b'"path":"/ok","path":"/etc"', b'"Path":"/ok"'):
+        assert error_of(send(box, client(call % arguments)))["data"]["rule"] == "default_action"
+
+
+def test_default_action_block_stops_a_reviewed_request_that_has_no_id() -> None:
+    box = interceptor(chain={"default_action": "block"})
+    reading = b'{"jsonrpc":"2.0","method":"resources/read","params":{"uri":"file:///x"}}'
+    assert isinstance(send(box, client(reading)).verdict, Refuse)
+    news = b'{"jsonrpc":"2.0","method":"notifications/x"}'
+    box = interceptor(chain={"default_action": "block"}, classes={"notifications/*": "review"})
+    assert isinstance(send(box, client(news)).verdict, Pass)
 
 
 # --- side by side -------------------------------------------------------------------------------------
@@ -398,6 +448,20 @@ def test_a_request_within_a_result_is_judged_like_one_that_comes_alone() -> None
     assert answer(box, response({"content": []}), CALL).verdict == Pass(response({"content": []}).raw, False)
 
 
+@pytest.mark.parametrize("method", ["tasks/get", "vendor/ask", "prompts/list"])
+def test_a_request_is_judged_within_the_result_of_any_method(method: str) -> None:
+    no = rule(
+        {"block": "no sampling"}, when=[{"method_equals": "sampling/createMessage"}], direction="upstream"
+    )
+    box = interceptor(no)
+    to = request(method, {"taskId": "t"})
+    assert error_of(answer(box, response(_asking()), to))["message"] == "no sampling"
+    odd = json.dumps({"jsonrpc": "2.0", "id": 1, "result": _asking()}).replace(
+        "inputRequests", "InputRequests"
+    )
+    assert error_of(answer(box, upstream(odd.encode()), to))["message"] == "no sampling"
+
+
 def test_a_request_within_a_result_is_changed_in_its_place() -> None:
     when = [{"method_equals": "sampling/createMessage"}]
     box = interceptor(
@@ -435,3 +499,7 @@ def test_in_mode_transport_rules_see_frames_of_no_method() -> None:
     assert isinstance(send(box, CALL).verdict, Pass)
     late = finish(box.on_client(CALL, context(of=CALL, now=200.0)))
     assert error_of(late)["message"] == "too old"
+    both = interceptor(rule({"metric": "frames"}, direction="both"), mode="transport")
+    brought = response({"taskId": "t", "status": "completed", "result": {"content": []}})
+    for method in ("anything", "tasks/get", "TOOLS/call"):
+        assert answer(both, brought, request(method, {"taskId": "t"})).verdict == Pass(brought.raw, False)

@@ -178,3 +178,89 @@ def test_a_response_has_the_method_and_params_of_its_request() -> None:
 def test_half_a_surrogate_pair_is_no_way_round() -> None:
     message = client(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"v":"rm\\ud800 -rf"}}')
     assert _holds("param_matches", {"field": "v", "pattern": "rm.? -rf"}, message)
+
+
+def _arguments(raw: bytes) -> Message:
+    return client(
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":%b}}' % raw
+    )
+
+
+@pytest.mark.parametrize(
+    ("token", "value"),
+    [
+        (b"1.00000000000000000001", 1),
+        (b"0.99999999999999999999", 1),
+        (b"1e-400", 0),
+        (b"9007199254740993", 9007199254740992),
+        (b'"a\\u0000b"', "a"),
+        (b'{"a":2,"a":1}', {"a": 1}),
+        (b'{"a":1,"a":2}', {"a": 1}),
+    ],
+)
+def test_what_is_the_value_only_to_some_readers_is_blocked_and_not_allowed(
+    token: bytes, value: object
+) -> None:
+    message = _arguments(b'{"v":%b}' % token)
+    condition = {"field": "arguments.v", "value": value}
+    assert _holds("param_equals", condition, message)
+    assert not _holds("param_equals", condition, message, every=True)
+
+
+def test_a_number_that_is_less_only_exactly_is_not_allowed_for_being_less() -> None:
+    message = _arguments(b'{"v":99.99999999999999999999}')
+    condition = {"field": "arguments.v", "value": 100}
+    assert _holds("param_less_than", condition, message)
+    assert not _holds("param_less_than", condition, message, every=True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b'{"PATH":"/etc"}',
+        b'{"path":"/ok","Path":"/etc"}',
+        b'{"\xc3\xa4":1,"pat\\u0048":"/etc"}',
+        b'{"path\\u0000":"/etc"}',
+        b'{"__proto__":{"path":"/etc"}}',
+        b'{"constructor":{"prototype":{"path":"/etc"}}}',
+    ],
+)
+def test_a_name_that_somebody_takes_for_the_one_meant_is_looked_at_too(arguments: bytes) -> None:
+    message = _arguments(arguments)
+    etc = {"field": "arguments.path", "pattern": "^/etc"}
+    assert _holds("param_matches", etc, message)
+    assert not _holds("param_matches", etc, message, every=True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [b'{"o":{"path":"/ok"},"o":{}}', b'{"o":{},"o":{"path":"/ok"}}', b'{"o":{"path":"/ok"},"O":1}'],
+)
+def test_what_some_readers_do_not_find_is_not_allowed(arguments: bytes) -> None:
+    message = _arguments(arguments)
+    assert _holds("param_exists", "arguments.o.path", message)
+    assert not _holds("param_exists", "arguments.o.path", message, every=True)
+    # "block what has no path": to some it has none
+    assert _holds("not", {"param_exists": "arguments.o.path"}, message)
+
+
+def test_parts_without_the_value_say_nothing_against_a_star() -> None:
+    message = _arguments(b'{"list":[{"kind":"text"},{"x":1}]}')
+    text = {"field": "arguments.list.*.kind", "value": "text"}
+    assert _holds("param_equals", text, message, every=True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("^rm .*$", b"rm -rf /\\n"),
+        ("^rm .*/$", b"rm -rf\\n/"),
+        ("(?i)^RM .+", b"rm \\n"),
+        ("^ls$", b"ls\\r\\n"),
+    ],
+)
+def test_a_line_feed_is_no_way_round(pattern: str, command: bytes) -> None:
+    message = _arguments(b'{"command":"%b"}' % command)
+    condition = {"field": "arguments.command", "pattern": pattern}
+    assert _holds("param_matches", condition, message)
+    assert not _holds("param_matches", condition, message, every=True)

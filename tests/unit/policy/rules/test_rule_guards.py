@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -219,3 +221,30 @@ def test_a_method_interceptor_that_cannot_be_made_is_a_fault(entry: Any, place: 
     config, faults = build({"method_interceptors": {"tools/call": entry}})
     assert config is None
     assert [fault.path for fault in faults] == [("method_interceptors", "tools/call", *place)]
+
+
+@pytest.mark.parametrize("uri", ["file:///%s/link/../key", "file:///%s/a/../link/%%2e%%2e/key"])
+def test_dots_behind_a_symbolic_link_go_up_from_where_it_leads(uri: str, tmp_path: Path) -> None:
+    """Who opens the path as written lands outside; who takes the dots away first, inside. Both must do."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside" / "deep"
+    inside.mkdir()
+    outside.mkdir(parents=True)
+    (inside / "link").symlink_to(outside)
+    (inside / "a").mkdir()
+    (inside / "key").write_text("mine")
+    guard = ResourceAccessInterceptor(ResourceAccessConfig((str(inside),)), os.path.realpath)
+    assert guard.allows(f"file://{inside}/a/../key")
+    assert not guard.allows(uri % str(inside).lstrip("/"))
+
+
+@pytest.mark.parametrize("pattern", ["secrets/*", "secrets/", "**/secrets/", "?/x", ".ssh/id_rsa"])
+def test_a_pattern_that_could_match_nothing_is_told(pattern: str) -> None:
+    entry = {"class": "ResourceAccessInterceptor", "config": {"deny_patterns": [pattern]}}
+    _, faults = build({"method_interceptors": {"resources/read": entry}})
+    assert "matches nothing" in str(faults[0])
+
+
+@pytest.mark.parametrize("pattern", ["/w/secrets/*", "**/secrets/*", "*.key", "[/]w/secrets/x", "/w/**"])
+def test_a_pattern_for_whole_paths_begins_at_the_root_or_anywhere(pattern: str) -> None:
+    guard = ResourceAccessInterceptor(ResourceAccessConfig(None, (pattern, "*.key")))
+    assert not guard.allows("file:///w/secrets/x" if "key" not in pattern else "file:///w/a.key")

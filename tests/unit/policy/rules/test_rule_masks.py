@@ -43,6 +43,11 @@ def test_mail_addresses_are_masked(text: str, masked: str) -> None:
         ("sk-" + "a_" * 10, "[masked]"),
         (f"-----BEGIN RSA {_KEY}-----", "[masked]"),
         (f"-----BEGIN {_KEY}-----", "[masked]"),
+        (f"a -----BEGIN {_KEY}-----\nMIIE-x\n-----END {_KEY}----- b", "a [masked] b"),
+        (f"-----BEGIN {_KEY}-----\nDEK-Info: AES-128\n\nMIIE", "[masked]"),
+        ("eyJ" + "a" * 20 + "." + "b" * 9000 + "." + "c" * 20, "[masked]"),
+        ("sk-" + "a" * 400, "[masked]"),
+        ("github_pat_" + "a" * 30, "[masked]"),
         ("-----BEGIN PUBLIC KEY-----", "-----BEGIN PUBLIC KEY-----"),
     ],
 )
@@ -52,11 +57,20 @@ def test_secrets_are_masked(text: str, masked: str) -> None:
 
 def test_they_are_found_however_deep_they_lie() -> None:
     value = {"a": ["x@y.de", {"b@c.de": "x@y.de"}], "n": 5, "t": None}
-    assert mask_emails(value) == {"a": ["[masked]", {"b@c.de": "[masked]"}], "n": 5, "t": None}
+    assert mask_emails(value) == {"a": ["[masked]", {"[masked]": "[masked]"}], "n": 5, "t": None}
+
+
+def test_names_are_masked_too_and_none_goes_missing() -> None:
+    value = {"a@b.de": 1, "x": 2, "c@d.de": 3, "e@f.de": 4}
+    assert mask_emails(value) == {"[masked]": 1, "x": 2, "[masked] 2": 3, "[masked] 3": 4}
 
 
 @pytest.mark.parametrize(
-    "unit", ["eyJ", "a", "a@", "a.", "eyJ" + "a" * 20 + ".", "sk-", "ghp_", "-----BEGIN ", "a@a.", "a@a-"]
+    "unit",
+    [
+        *("eyJ", "a", "a@", "a.", "eyJ" + "a" * 20 + ".", "sk-", "ghp_", "-----BEGIN ", "a@a.", "a@a-"),
+        *(f"-----BEGIN {_KEY}-----", f"-----BEGIN {_KEY}------", "xoxb-", "github_pat_"),
+    ],
 )
 def test_a_text_full_of_beginnings_is_looked_at_once(unit: str) -> None:
     """Begun anew at each of them, this took minutes; the limit of the test run would end it."""
