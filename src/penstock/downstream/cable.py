@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock.downstream.cable_batch import BatchReview, begin, cancels_what_waits, remember
-from penstock.downstream.cable_head import CableHead, HeadReader
+from penstock.downstream.cable_head import CableHead, HeadReader, status_of
 from penstock.downstream.cable_response import CableResponse
-from penstock.downstream.catalog_fetch import CatalogFetch
+from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS, CatalogFetch
 from penstock.downstream.replies import (
     EVENTS,
     refuse,
@@ -37,9 +37,7 @@ from penstock.wire.http1 import Headers
 from penstock.wire.mcp_headers import with_name_of
 from penstock.wire.message import (
     INTERNAL_ERROR,
-    INVALID_PARAMS,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     Batch,
     Kind,
     Message,
@@ -56,11 +54,6 @@ if TYPE_CHECKING:  # loaded only where there are rules
 log = logging.getLogger("penstock")
 
 _RESPONSE = Kind.RESPONSE
-_ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
-_JSON_BOTH_WAYS = [
-    (b"Content-Type", b"application/json"),
-    (b"Accept", b"application/json, text/event-stream"),
-]
 
 
 class Cable:
@@ -212,7 +205,7 @@ class Cable:
             reply.send(202, [])
         else:
             has_status = era is Era.MODERN and message.method != tool_gate.CALL  # as the tool gate answers
-            send_json(reply, _status(error_code(raw)) if has_status else 200, raw)
+            send_json(reply, status_of(error_code(raw)) if has_status else 200, raw)
 
     def _verdict(self, message: Message, catalog: ToolCatalog | None) -> Verdict:
         if not self.is_filtering or message.kind is Kind.RESPONSE:
@@ -290,7 +283,7 @@ class Cable:
             reply.write(encode_event(verdict.raw, "message"))
             reply.finish()
             return
-        send_json(reply, _status(verdict.code) if era is Era.MODERN else 200, verdict.raw)
+        send_json(reply, status_of(verdict.code) if era is Era.MODERN else 200, verdict.raw)
 
     def _drop(self, verdict: Drop, message: Message, reply: Reply) -> None:
         log.warning("Dropped a message from a client: %s.", verdict.why)
@@ -392,8 +385,8 @@ class Cable:
 
     def answer_upstream(self, raw: bytes, headers: Headers) -> None:
         """Answers a request of the upstream's that the rules keep from the client."""
-        kept = [field for field in headers if field[0].lower() not in _ABOUT_THE_BODY]
-        self.client.request(b"POST", self.client.url.target, [*kept, *_JSON_BOTH_WAYS], raw, Unheard())
+        kept = [field for field in headers if field[0].lower() not in ABOUT_THE_BODY]
+        self.client.request(b"POST", self.client.url.target, [*kept, *JSON_BOTH_WAYS], raw, Unheard())
 
     def _maybe_review(self, request: Request, message: Message | None) -> Review | None:
         """The rules as this client meets them: by session, or by principal where there are no sessions."""
@@ -449,10 +442,3 @@ class Cable:
             response.on_failure(error)
             if response.ticket is not None:
                 response.ticket.cancel()  # what still comes would be a second answer
-
-
-def _status(code: int) -> int:
-    """The HTTP status that the modern era has for an error of ours."""
-    if code == METHOD_NOT_FOUND:
-        return 404
-    return 400 if code in (INVALID_PARAMS, INVALID_REQUEST) else 200
