@@ -43,6 +43,9 @@ READ_BYTES = 64 * 1024
 JOINED_BYTES = 64 * 1024
 """Small messages that wait together are joined up to this size: one buffer is written faster than many."""
 
+LOG_LINES = 100
+"""Lines of one wording that are logged in a second; the rest are counted."""
+
 COLLECT_AFTER = 5_000
 """New objects after which the collector looks for cycles; Python's own 700 are a few dozen messages."""
 

@@ -6,9 +6,11 @@ import logging
 import os
 import select
 import time
+from collections.abc import Callable
 
 import msgspec
 
+from penstock import limits
 from penstock.errors import PenstockError
 from penstock.wire.replies import one_line
 
@@ -20,9 +22,39 @@ _PATIENCE = 0.5  # for the last words of a run
 
 
 class _StderrHandler(logging.Handler):
-    """Writes a line to stderr, and would rather lose it than stop or hold up the protocol."""
+    """Writes a line to stderr, and would rather lose it than stop or hold up the protocol.
+
+    What a peer does a thousand times is said a hundred times a second, then counted: nobody fills a disk,
+    or keeps us busy, with our own words. A line that somebody asked for (`is_wanted`) is not counted.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._second = 0
+        self._said: dict[str, int] = {}  # in this second, by wording
 
     def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "is_wanted", False):
+            self._write(record)
+            return
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            self._start_anew()
+        wording = str(record.msg)
+        count = self._said[wording] = self._said.get(wording, 0) + 1
+        if count <= limits.LOG_LINES:
+            self._write(record)
+
+    def _start_anew(self) -> None:
+        said, self._said = self._said, {}
+        for wording, count in said.items():
+            if count > limits.LOG_LINES:
+                text = f"{count - limits.LOG_LINES} more like this were not written: {wording}"
+                self._write(logging.LogRecord("penstock", logging.WARNING, "", 0, "%s", (text,), None))
+
+    def _write(self, record: logging.LogRecord) -> None:
         try:
             line = self.format(record)
         except Exception:  # a broken log call must not end a session

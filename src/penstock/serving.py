@@ -10,7 +10,7 @@ from collections.abc import Callable
 from penstock import limits, say
 from penstock.config import ProxyConfig
 from penstock.downstream.stdio import StdioClient, take_stdio
-from penstock.errors import PenstockError, UpstreamError, UpstreamLost
+from penstock.errors import ConfigError, PenstockError, UpstreamError, UpstreamLost
 from penstock.links import open_ruling, open_upstream
 from penstock.net.warden import Warden
 from penstock.policy.schema import SchemaCheck
@@ -37,7 +37,10 @@ class _StdioSession:
         self._late_error: PenstockError | None = None  # what went wrong after the client had left
         self._signals = 0
         self._leave_by = 0.0  # in the loop's time, once a signal has come
-        fds = take_stdio()
+        try:
+            fds = take_stdio()
+        except OSError as why:
+            raise ConfigError("Cannot use stdin and stdout", why.strerror or str(why)) from None
         self._ruling = open_ruling(config, reread, warden)
         self._upstream = open_upstream(config, warden)
         self._client = StdioClient(fds, self._on_client_end)

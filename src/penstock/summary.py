@@ -39,7 +39,7 @@ def describe(catalog: ToolCatalog) -> Iterator[tuple[int, str]]:
 def say_catalog(catalog: ToolCatalog) -> None:
     """Tells the user about a catalog."""
     for level, sentence in describe(catalog):
-        log.log(level, "%s", sentence)
+        log.log(level, "%s", sentence, extra={"is_wanted": True})
 
 
 def _count(number: int, noun: str) -> str:

@@ -296,6 +296,22 @@ def test_136_no_orphan_survives_our_violent_death(tmp_path: Path) -> None:
         assert wait_until(lambda: not any(map(is_running, pids)), 7)
 
 
+@pytest.mark.parametrize("files", [6, 8, 10, 12, 14])
+def test_144_a_start_without_enough_descriptors_says_so_and_leaves_nobody(files: int) -> None:
+    words = f'ulimit -n {files}; exec "$@"'
+    penstock = [sys.executable, "-m", "penstock", "--stdio", "--deny", "x", "--", "sleep", "600"]
+    with subprocess.Popen(
+        ["/bin/sh", "-c", words, "sh", *penstock],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as process:
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert b"Too many open files" in said
+    assert b"Traceback" not in said
+
+
 _KILLED_BETWEEN = """
 import os, signal, subprocess, sys
 from penstock.net.warden import Warden

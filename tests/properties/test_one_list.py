@@ -16,7 +16,7 @@ from claims import hidden_names
 from hostile import Choices, row_of
 from memory_doors import CHOICE, Memory, PipeDoor
 from node_reader import maybe_node, node_reader
-from penstock.policy import tool_gate
+from penstock.policy import tool_lists
 from penstock.relay.relay import Relay
 from penstock.wire.ndjson import to_line
 from readers import LINE_READERS, Reader
@@ -104,11 +104,11 @@ def test_no_reader_finds_a_denied_tool_in_what_comes_unasked(row: bytes) -> None
 @given(row=ROWS)
 def test_no_reader_finds_a_denied_tool_in_what_is_too_large_for_a_tree(row: bytes) -> None:
     """The same messages, looked at as messages of megabytes are."""
-    usual, tool_gate._DEEP_BYTES = tool_gate._DEEP_BYTES, 0
+    usual, tool_lists._DEEP_BYTES = tool_lists._DEEP_BYTES, 0
     try:
         test_no_reader_finds_a_denied_tool_in_what_comes_unasked.hypothesis.inner_test(row)
     finally:
-        tool_gate._DEEP_BYTES = usual
+        tool_lists._DEEP_BYTES = usual
 
 
 def test_without_a_gate_many_of_these_lists_would_show_a_denied_tool() -> None:

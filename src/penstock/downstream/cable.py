@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock.downstream.cable_batch import BatchReview, begin, cancels_what_waits, remember
-from penstock.downstream.cable_head import CableHead, HeadReader
+from penstock.downstream.cable_head import CableHead, HeadReader, status_of
 from penstock.downstream.cable_response import CableResponse
 from penstock.downstream.cable_rules import review_of
-from penstock.downstream.catalog_fetch import CatalogFetch, wait_for_catalog
+from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS, CatalogFetch, wait_for_catalog
 from penstock.downstream.replies import (
     EVENTS,
     refuse,
@@ -57,11 +57,6 @@ if TYPE_CHECKING:  # loaded only where there are rules
 log = logging.getLogger("penstock")
 
 _RESPONSE = Kind.RESPONSE
-_ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
-_JSON_BOTH_WAYS = [
-    (b"Content-Type", b"application/json"),
-    (b"Accept", b"application/json, text/event-stream"),
-]
 
 
 class Cable:
@@ -399,8 +394,8 @@ class Cable:
 
     def answer_upstream(self, raw: bytes, headers: Headers) -> None:
         """Answers a request of the upstream's that the rules keep from the client."""
-        kept = [field for field in headers if field[0].lower() not in _ABOUT_THE_BODY]
-        self.client.request(b"POST", self.client.url.target, [*kept, *_JSON_BOTH_WAYS], raw, Unheard())
+        kept = [field for field in headers if field[0].lower() not in ABOUT_THE_BODY]
+        self.client.request(b"POST", self.client.url.target, [*kept, *JSON_BOTH_WAYS], raw, Unheard())
 
     def _maybe_review(self, request: Request, message: Message | None) -> Review | None:
         if self.reviews is None:

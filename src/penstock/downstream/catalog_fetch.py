@@ -19,7 +19,11 @@ from penstock.wire.http1 import Headers, find
 from penstock.wire.message import Message, read_upstream_message
 from penstock.wire.sse import SseEvent, SseReader
 
-_ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
+ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
+JSON_BOTH_WAYS = [
+    (b"Content-Type", b"application/json"),
+    (b"Accept", b"application/json, text/event-stream"),
+]
 
 
 class CatalogFetch:
@@ -56,13 +60,9 @@ class CatalogFetch:
         kept = [
             field
             for field in headers
-            if field[0].lower() not in _ABOUT_THE_BODY and not field[0].lower().startswith(b"mcp-param-")
+            if field[0].lower() not in ABOUT_THE_BODY and not field[0].lower().startswith(b"mcp-param-")
         ]
-        self._headers = [
-            *kept,
-            (b"Content-Type", b"application/json"),
-            (b"Accept", b"application/json, text/event-stream"),
-        ]
+        self._headers = [*kept, *JSON_BOTH_WAYS]
         if era is Era.MODERN:
             self._headers.append((b"Mcp-Method", b"tools/list"))
             self._fetch = ListFetch(maybe_modern_meta(params))

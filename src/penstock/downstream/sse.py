@@ -120,7 +120,7 @@ class SseDoor:
         if not accepts(request, b"text/event-stream"):
             refuse(reply, 406, "Not acceptable: the client must accept text/event-stream")
             return
-        if not self._sessions.make_room():
+        if self._office.is_full or not self._sessions.make_room():
             refuse(reply, 503, "Too many sessions", [(b"Retry-After", b"5")])
             return
         try:

@@ -303,7 +303,7 @@ class StreamableDoor:
             session.take(message, reply)
 
     def _maybe_new_session(self, reply: Reply) -> HttpSession | None:
-        if not self._sessions.make_room():
+        if self._office.is_full or not self._sessions.make_room():
             refuse(reply, 503, "Too many sessions", [(b"Retry-After", b"5")])
             return None
         try:

@@ -167,7 +167,8 @@ class Log(Struct, frozen=True):
 
     def apply(self, scene: Scene) -> None:
         level = logging.getLevelNamesMapping()[self.level.upper()]
-        log.log(level, "Rule %s: %s", scene.rule, self.message.render(scene.message, scene.context))
+        text = self.message.render(scene.message, scene.context)
+        log.log(level, "Rule %s: %s", scene.rule, text, extra={"is_wanted": True})
 
 
 class Metric(Struct, frozen=True):

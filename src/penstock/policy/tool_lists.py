@@ -76,16 +76,13 @@ def _may_list(text: bytes) -> bool:
 
 def _part_lists_hidden(name: str, value: Raw, message: Message, choice: ToolFilter) -> bool:
     """Whether one of the outermost members has a list with a hidden tool in it. Raises ValueError."""
-    if name in _WITHOUT_LISTS:
-        return False
     if name == "result" and memoryview(value)[0] == _OPEN_BRACE:
         return _result_lists_hidden(value, choice)
     if name == "params" and message.method == _SAMPLING and message.kind is Kind.REQUEST:
         return False  # tools offered to the client's own model, not the upstream's to be called
-    if name in ("result", "params", "error"):
-        return _lists_hidden_anywhere(bytes(value), choice)
-    # No member of the protocol, but a careless client might look there.
-    return _lists_hidden_anywhere(b"{%b:%b}" % (msgspec.json.encode(name), value), choice)
+    # With its name: one that is no member of the protocol may be called tools itself.
+    text = b"{%b:%b}" % (msgspec.json.encode(name), value)
+    return _may_list(text) and _lists_hidden_anywhere(text, choice)
 
 
 def _result_lists_hidden(result: Raw, choice: ToolFilter) -> bool:
@@ -193,7 +190,6 @@ def _decoder() -> JSONDecoder:
 
 
 _USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
-_WITHOUT_LISTS = frozenset({"jsonrpc", "id", "method"})
 _LIST_NAMES = INHERITED | {"tools"}
 _SAMPLING = "sampling/createMessage"
 _OPEN_BRACE = ord("{")

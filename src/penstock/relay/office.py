@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock import limits
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
@@ -68,6 +69,15 @@ class Office:
             catalogs=self.catalogs.by_era(),
             schema=self._schema,
         )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many links are being closed that no new one may be opened.
+
+        A child that does not leave takes seconds to end. Whoever comes and goes faster than that would have
+        any number of them.
+        """
+        return len(self._closing) >= limits.SESSIONS
 
     def close_link(self, link: UpstreamLink) -> None:
         """Closes a link that nobody needs any more, in its own time."""

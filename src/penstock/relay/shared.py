@@ -34,7 +34,7 @@ from penstock.wire.message import (
     Message,
     read_upstream_message,
 )
-from penstock.wire.replies import INVALID_ANSWER, error_reply
+from penstock.wire.replies import INVALID_ANSWER, error_reply, printable
 from penstock.wire.splice import maybe_sole_span, with_value
 
 log = logging.getLogger("penstock")
@@ -241,7 +241,8 @@ class SharedUpstream:
             log.warning("Dropped a message from the upstream: its params cannot be read.")
             return
         if asked is None:
-            log.info("Dropped %s from the upstream: it belongs to no request.", message.method)
+            what = printable(message.method or "")
+            log.info("Dropped %s from the upstream: it belongs to no request.", what)
             return
         asked.asker.push(raw)
         if asked.asker.is_full:

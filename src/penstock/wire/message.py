@@ -132,7 +132,8 @@ def read_upstream_message(raw: bytes) -> Message | Batch:
     """The message an upstream sent; only its envelope is looked at. Raises UpstreamProtocolError."""
     if len(raw) <= limits.MESSAGE_BYTES and is_sound(raw):
         try:
-            answer = plain.decode_result(raw)
+            is_small = len(raw) <= plain.COPIED_BYTES
+            answer = plain.decode_result(raw) if is_small else plain.decode_large_result(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return _read_upstream_strictly(raw)
         if plain.spelt_bytes(answer, len(raw)) == len(raw):

@@ -67,17 +67,15 @@ class _LargeResult(Struct, forbid_unknown_fields=True, gc=False):
 _LARGE_NAMES = tuple(zip(_LargeBody.__struct_encode_fields__, _LargeBody.__struct_fields__, strict=True))
 
 
-def decode_result(raw: bytes) -> Result:
-    """The response in `raw`, if it is plain; raises msgspec.DecodeError or UnicodeDecodeError."""
-    if len(raw) <= COPIED_BYTES:
-        return _decode_result(raw)
+def decode_large_result(raw: bytes) -> Result:
+    """The same as `decode_result` for what is over COPIED_BYTES: no name but those above is taken."""
     answer = _decode_large(raw)
     found = ((name, getattr(answer.result, field)) for name, field in _LARGE_NAMES)
     return Result("2.0", answer.id, {name: value for name, value in found if value is not _ABSENT})
 
 
 decode_request = msgspec.json.Decoder(Request).decode
-_decode_result = msgspec.json.Decoder(Result).decode
+decode_result = msgspec.json.Decoder(Result).decode
 _decode_large = msgspec.json.Decoder(_LargeResult).decode
 encode = msgspec.json.Encoder().encode
 _REQUEST_BYTES = len(b'{"jsonrpc":"2.0","method":""}')

@@ -413,3 +413,32 @@ def test_an_error_object_is_shown_as_it_is_unless_it_lists_hidden_tools() -> Non
         assert tool_lists.shown_error(error, HIDING) == error
     shown = tool_lists.shown_error(b'{"code":-32601,"data":{"tools":[{"name":"hidden"}]}}', HIDING)
     assert shown == b'{"code":-32603,"message":"The upstream\'s answer is not valid"}'
+
+
+def test_a_name_alone_is_of_no_read_only_tool_for_all_we_know() -> None:
+    for raw in (b'{"jsonrpc":"2.0","method":"n","params":{"tools":["x"]}}',):
+        assert _shows(raw, ToolFilter(read_only=True))
+        assert not _shows(raw)
+
+
+def test_what_a_named_entry_has_inside_is_its_own_affair() -> None:
+    for tool in (
+        b'{"name":"echo","x":{"name":"hidden"}}',
+        b'{"name":"echo","_meta":{"y":{"name":"hidden"}}}',
+    ):
+        assert not _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tool)
+        assert not _shows(b'{"jsonrpc":"2.0","method":"n","params":{"tools":[%b]}}' % tool)
+
+
+def test_a_body_with_more_odd_names_than_anybody_looks_at_is_not_shown() -> None:
+    odd = b'{"t\\u006fol":[]}'
+    assert tool_lists.text_lists_hidden_tools(b"[%b]" % b",".join([odd] * 50_001), HIDING)
+    assert not tool_lists.text_lists_hidden_tools(b"[%b]" % b",".join([odd] * 20_000), HIDING)
+
+
+def test_one_member_lists_hidden_tools_by_itself_or_inside() -> None:
+    hidden = b'[{"name":"hidden"}]'
+    assert tool_lists.member_lists_hidden_tools("tools", hidden, HIDING)
+    assert tool_lists.member_lists_hidden_tools("x", b'{"tools":%b}' % hidden, HIDING)
+    assert not tool_lists.member_lists_hidden_tools("x", hidden, HIDING)
+    assert not tool_lists.member_lists_hidden_tools("tools", b'[{"name":"echo"}]', HIDING)

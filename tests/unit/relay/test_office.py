@@ -1,0 +1,44 @@
+"""Where sessions get their links: not more than may be open and about to close."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock import limits
+from penstock.policy.tool_filter import ToolFilter
+from penstock.relay.catalogs import Catalogs
+from penstock.relay.office import Office
+
+
+class Lingering:
+    """A link that takes its time to close."""
+
+    def __init__(self) -> None:
+        self.may_leave = asyncio.Event()
+
+    async def close(self) -> None:
+        await self.may_leave.wait()
+
+
+def test_no_link_is_opened_while_too_many_are_closing() -> None:
+    async def run() -> None:
+        office = Office(
+            Lingering,  # type: ignore[arg-type]
+            ToolFilter(),
+            Catalogs(None),  # type: ignore[arg-type]
+            1.0,
+            lambda catalog: None,
+            None,
+            None,
+        )
+        links = [Lingering() for _ in range(limits.SESSIONS)]
+        for link in links:
+            assert not office.is_full
+            office.close_link(link)  # type: ignore[arg-type]
+        assert office.is_full
+        for link in links:
+            link.may_leave.set()
+        await office.closed()
+        assert not office.is_full
+
+    asyncio.run(run())
