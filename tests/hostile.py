@@ -402,6 +402,30 @@ def message(choose: Choices) -> bytes:
     return raw
 
 
+def interference(choose: Choices, number: int) -> bytes:
+    """What a client of a shared link might say of `number`, which is somebody else's request there."""
+    choose.is_wild = choose.rarely(4)
+    aim = choose.pick([b"%d", b'"%d"', b"%d.0", b"%de0", b"[%d]", b'{"requestId":%d}']) % number
+
+    def member(name: str) -> bytes:
+        if choose.rarely(8):
+            return b'"%b":{"%b":%b}' % (choose.pick([b"__proto__", b"constructor"]), name.encode(), aim)
+        return text(choose, choose.pick([name, name, name.lower(), name.upper(), name + " "])) + b":" + aim
+
+    method = choose.pick(
+        ["notifications/cancelled", "tools/call", "notifications/progress", "x/y", "tools/call"]
+    )
+    meta = META % b"".join(b"," + member("progressToken") for _ in range(choose.below(3)))
+    inner = [b'"name":"echo"', b'"_meta":' + meta, *(member("requestId") for _ in range(choose.below(3)))]
+    params = b"{" + b",".join(choose.shuffled(inner)) + b"}"
+    if choose.rarely(8):
+        params = choose.pick([b"[%b]", b"[%b,{}]", b"%b"]) % aim
+    envelope = [b'"jsonrpc":"2.0"', b'"method":' + text(choose, method), b'"params":' + params]
+    if choose.rarely(2):
+        envelope.insert(choose.below(4), b'"id":%b' % choose.pick([b"1", b'"i"', b"null"]))
+    return b"{" + b",".join(envelope) + b"}"
+
+
 def _heir(choose: Choices) -> bytes:
     """Something harmless that a careless JavaScript reader takes for a call, by inheritance."""
     inner: list[Member] = [

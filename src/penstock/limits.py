@@ -9,6 +9,9 @@ LINE_BYTES = 20 * 1024 * 1024
 NESTING = 128
 """Levels of objects and arrays. Real messages stay below 30; parsers start to die near 1,000."""
 
+BATCH_MESSAGES = 1_000
+"""Messages in one batch of a client. Each costs us what a message costs, and its sender perhaps two bytes."""
+
 NAME_ECHO = 128
 """Characters of a tool name that an error may repeat: the longest name the MCP text recommends."""
 
@@ -23,6 +26,9 @@ LIST_BYTES = 64 * 1024 * 1024
 
 PENDING_REQUESTS = 100_000
 """Requests waiting for an answer in one session and direction; the oldest is forgotten first."""
+
+PENDING_BYTES = 4 * MESSAGE_BYTES
+"""What is remembered of all of them: ids, which may be as long as messages, and for rules the requests."""
 
 REFUSED_IDS = 1_024
 """Ids of requests we answered ourselves, remembered so that a late cancel does not reach the upstream."""
@@ -217,6 +223,9 @@ SESSION_BACKLOG_BYTES = 1024 * 1024
 KNOWN_SESSION_IDS = 100_000
 """Session ids of an HTTP upstream that we have seen work, so that a cached answer needs no question."""
 
+KNOWN_SESSION_ID_BYTES = 128
+"""How long such an id may be; servers make them of 32 or 36. A longer one works too, and costs a question."""
+
 UNREAD_BYTES = 12 * 1024 * 1024
 """Held for a client that does not read while others wait for the same link; past it, it is cut off."""
 
@@ -308,8 +317,8 @@ UPSTREAM_POSTS = 256
 """Requests of one session under way at an HTTP upstream, each on its own connection; more wait their turn."""
 
 UNANSWERED_BYTES = 4 * MESSAGE_BYTES
-"""Bytes of a session that its upstream has not taken, or, posted to it, not begun to answer. Past this a client
-on stdio is not read, and one over HTTP is answered 503: there each post that is accepted makes room for one more."""
+"""Bytes of a session that its upstream has not taken, or, posted to it, not begun to answer. Past this a
+client on stdio is not read, and one over HTTP is answered 503: each post taken makes room for another."""
 
 UNHEARD_ANSWERS = 256
 """Answers that an HTTP upstream still works on and nobody waits for; past this the oldest is given up."""
@@ -357,6 +366,9 @@ RECONNECT_FIRST_SECONDS = 0.25
 SCHEMAS = 10_000
 """Tools whose arguments travel in headers, remembered for one session."""
 
+SCHEMA_BYTES = 256 * 1024
+"""One tool's schema that is searched for arguments that headers repeat: a tree takes thirty times as much."""
+
 SESSION_METHODS = 256
 """Methods that have statistics of their own in one session; the rest share one row."""
 
@@ -371,6 +383,13 @@ TEMPLATE_VALUES = 64
 
 PATH_PARTS = 50_000
 """Members or elements of one object or array that a rule looks at one by one: a fifth of a second."""
+
+SESSION_TASKS = 1_000
+"""Tasks of a session whose requests are remembered, so that rules know what a late result answers. Past it
+the oldest is forgotten, and what it brings is blocked where rules look at results."""
+
+SESSION_TASK_BYTES = 1024 * 1024
+"""What those requests may take together, but for the last one."""
 
 KNOWN_METHODS = 1_024
 """Methods for which the rules that apply are remembered. Real sessions use twenty."""

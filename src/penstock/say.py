@@ -34,7 +34,9 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = one_line(record.getMessage())
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+            # Set in, and each line by itself: what an error quotes cannot look like a line of ours.
+            trace = self.formatException(record.exc_info).split("\n")
+            text += "".join(f"\n  {one_line(line)}" for line in trace)
         mark = "warning: " if record.levelno == logging.WARNING else ""
         return f"penstock: {mark}{text}"
 
@@ -45,11 +47,16 @@ class _JsonFormatter(logging.Formatter):
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{record.msecs:03.0f}Z",
             "level": record.levelname.lower(),
-            "message": record.getMessage(),
+            "message": _writable(record.getMessage()),
         }
         if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
+            entry["traceback"] = _writable(self.formatException(record.exc_info))
         return msgspec.json.encode(entry).decode()
+
+
+def _writable(text: str) -> str:
+    """`text` with half a surrogate pair, which UTF-8 does not have, as an escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def set_up_log(level: str, form: str) -> None:

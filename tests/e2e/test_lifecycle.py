@@ -296,6 +296,34 @@ def test_136_no_orphan_survives_our_violent_death(tmp_path: Path) -> None:
         assert wait_until(lambda: not any(map(is_running, pids)), 7)
 
 
+_KILLED_BETWEEN = """
+import os, signal, subprocess, sys
+from penstock.net.warden import Warden
+warden = Warden()
+read, write = os.pipe()
+if sys.argv[1] == "expected":
+    warden.expect(read)
+else:
+    warden.stand_by()
+sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+child = subprocess.Popen(sleeper, stdin=read, stdout=2, process_group=0)
+os.write(1, b"%d" % child.pid)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("how", ["expected", "not expected"])
+def test_136_no_orphan_survives_a_death_between_its_start_and_our_next_step(how: str) -> None:
+    words = [sys.executable, "-c", _KILLED_BETWEEN, how]
+    dying = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    pid = int(dying.stdout)
+    if how == "expected":
+        assert wait_until(lambda: not is_running(pid), 7)
+    else:  # what the test above would see without the protection
+        assert is_running(pid)
+        os.kill(pid, signal.SIGKILL)
+
+
 # --- the upstream leaves -------------------------------------------------------------------------------
 
 

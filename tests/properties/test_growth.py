@@ -69,6 +69,7 @@ FRAMES = {
     "arguments": _CALL + b'{"name":"echo","arguments":{%b"x":1}}}',
     "params": _CALL + b'{%b"name":"echo"}}',
     "envelope": b'{"jsonrpc":"2.0","id":1,%b"method":"tools/call",\n"params":{"name":"echo"}}',
+    "method": b'{"jsonrpc":"2.0","id":1,"method":"%b",\n"params":{"name":"echo"}}',
     "id": b'{"jsonrpc":"2.0","id":"%b","method":"tools/call",\n"params":{"name":"echo"}}',
     "name": _CALL + b'{"name":"%b"}}',
     "unasked text": b'{"jsonrpc":"2.0","method":"n","params":{"\xc3\xa9":1,"tools":[1],"x":"%b"}}',
@@ -84,6 +85,7 @@ UNITS = [
     *(rb"\u0061", rb"\udc00", b" ", b"\t", b"\n", b"\r", b"\r\n", b"9", b"0", b"-", b"e", b"\\", b'"', b":"),
     *(b",", b"[", b"]", b"{", b"[],", b"{},", b'"",', b"1,", b'"a":1,', rb'"\u0061":1,', b'"a":"x",'),
     *(b'"a":{},', b'"a":[],', b'{"a":', b'"a', b'"a"', b'{"name":"x"},', b'{"name":"x","name":"y"},'),
+    *("\ufdfa".encode(), "\u200b".encode(), b"\x7f", '"\ufdfa\ufdfa\ufdfa":1,'.encode()),
     *("é".encode(), "\uffff".encode(), b"\x80", b"\xed\xa0\x80", b"\0", b"data:\n", b"data: x\n\n", b":\n\n"),
 ]
 

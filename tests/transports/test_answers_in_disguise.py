@@ -21,6 +21,16 @@ RULES = {
     "interceptor": {
         "rules": [
             {"id": "r", "conditions": [{"result_exists": "secret"}], "actions": [{"block": "kept back"}]},
+            {
+                "id": "late",
+                "priority": 1,
+                "conditions": [
+                    {"method_equals": "tools/call"},
+                    {"param_equals": {"field": "name", "value": "fetch"}},
+                    {"result_exists": "late"},
+                ],
+                "actions": [{"block": "kept back"}],
+            },
             {"id": "c", "conditions": [{"method_equals": "v/cached"}], "actions": [{"cache": {"ttl": "1h"}}]},
             {
                 "id": "once",
@@ -52,7 +62,12 @@ def script(request: Request, line: Line) -> None:
     elif request.rpc == "server/discover":
         line.json(request.result(b'{"supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0}'))
     elif request.rpc == "tools/list":
-        line.json(request.result(b'{"tools":[],"ttlMs":0,"cacheScope":"public"}'))
+        tool = b'{"name":"fetch","inputSchema":{"type":"object"}}'
+        line.json(request.result(b'{"tools":[%b],"ttlMs":0,"cacheScope":"public"}' % tool))
+    elif request.rpc == "tools/call":
+        line.json(request.result(b'{"task":{"taskId":"t1","status":"working"}}'))
+    elif request.rpc == "tasks/result":
+        line.json(request.result(b'{"content":[],"late":1}'))
     elif str(request.rpc).startswith("v/2"):
         _, status, form, what = str(request.rpc).split("/")
         body = said(request, HIDDEN if what == "hidden" else SECRET, form == "array")
@@ -70,8 +85,10 @@ class Asker:
     def __init__(self, port: int) -> None:
         self._port = port
 
-    def ask(self, method: str, era: str = "2025-11-25", **headers: str) -> bytes:
-        params: dict[str, Any] = {}
+    def ask(
+        self, method: str, era: str = "2025-11-25", given: dict[str, Any] | None = None, **headers: str
+    ) -> bytes:
+        params: dict[str, Any] = dict(given or {})
         named = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         named["MCP-Protocol-Version"] = era
         if era == "2026-07-28":
@@ -111,6 +128,13 @@ def test_rules_and_filter_look_at_every_success(asker: Asker, status: int, form:
     kept = asker.ask(f"v/{status}/{form}/secret")
     assert b'"secret"' not in kept, kept
     assert b"kept back" in kept, kept
+
+
+def test_what_a_task_brings_is_an_answer_to_its_call(asker: Asker) -> None:
+    assert b'"t1"' in asker.ask("tools/call", given={"name": "fetch", "task": {}})
+    late = asker.ask("tasks/result", given={"taskId": "t1"})
+    assert b'"late"' not in late.replace(b'"rule":"late"', b"")
+    assert b"kept back" in late
 
 
 def test_a_stream_that_calls_itself_something_else_is_withheld(asker: Asker) -> None:

@@ -16,6 +16,7 @@ import pytest
 from scripted_http import Line, Request, ScriptedHttp
 from test_streamable_upstream import RESULT, echo, legacy
 
+from doors import StreamableDoor
 from gate import wait_until
 from http_gate import INITIALIZE, META, Gate, call
 from pairs import Proxy, Upstream
@@ -431,3 +432,41 @@ def test_a_client_that_does_not_read_slows_the_upstream_down_and_memory_stays_bo
         read, stuck = 0, sent
         while read < stuck + 10_000_000:
             read += len(gate.process.stdout.readline())
+
+
+@pytest.mark.parametrize("how", ["silence", "endless events", "events that go on after the list"])
+def test_a_list_for_one_clients_credentials_must_come_in_time_too(tmp_path: Path, how: str):
+    """The upstream wants credentials at the start, so each client's own list is fetched when it asks."""
+    ended = threading.Event()
+
+    def answer(request: Request, line: Line) -> None:
+        if request.header("Authorization") is None:
+            line.reply(401, b"who are you?", "Content-Type: text/plain")
+        elif request.rpc != "tools/list":
+            line.json(request.result())
+        elif how != "silence":
+            line.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+            if how == "events that go on after the list":
+                tools = b'{"tools":[{"name":"echo","inputSchema":{}}]}'
+                line.send(b"data: %b\n\n" % request.result(tools))
+            try:
+                while not ended.wait(0.05):
+                    line.send(b'data: {"jsonrpc":"2.0","method":"n"}\n\n')
+            except OSError:
+                pass
+        else:
+            ended.wait(20)
+
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer ann"}
+    headers |= {"Accept": "application/json, text/event-stream"}
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
+    with ScriptedHttp(answer) as upstream:
+        words = ["--tools-timeout", "500", "--upstream", upstream.url]
+        with Proxy(tmp_path, words, "--deny", "x") as proxy:
+            reply = StreamableDoor(proxy.port, "legacy").whole("POST", "/mcp", headers, body)
+        ended.set()
+    if how == "events that go on after the list":
+        assert (reply.status, json.loads(reply.body)["result"]) == (200, {})
+    else:
+        assert reply.status == 502
+        assert json.loads(reply.body)["id"] == 1

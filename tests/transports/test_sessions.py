@@ -301,8 +301,23 @@ def test_well_known_paths_are_the_upstreams_or_nobodys(upstream: str, halls: Hal
             assert (answer.status, json.loads(answer.body)["path"]) == (200, path)
         else:
             assert answer.status == 404
-    for up in ("..", "%2e%2e", ".%2E", "%2E.", "%252e%252e", "x/%25252e."):
-        assert door.whole("GET", f"/.well-known/{up}/mcp").status in (400, 404)
+    assert door.whole("GET", "/.well-known/../mcp").status in (400, 404)
+    # What some servers make another path of: Node's URL, nginx, Tomcat.
+    for path in (
+        "%2e%2e",
+        ".%2e",
+        "%2E.",
+        "%252e%252e",
+        "..%2f",
+        "..;",
+        "x\\..\\..",
+        "x%5c..",
+        ".",
+        "",
+        "x/..",
+    ):
+        assert door.whole("GET", f"/.well-known/{path}/secrets").status == 404, path
+    assert not any("secrets" in str(head) for head in halls.upstream(upstream).heads())
 
 
 # --- the last event ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_http import Line, Request, ScriptedHttp
 
 from doors import StdioDoor
 from gate import META, peak_memory, request, wait_until
@@ -182,3 +183,25 @@ def test_138_what_clients_post_to_an_upstream_that_stops_reading_does_not_pile_u
         assert other.is_alive()
         door.close()
         other.close()
+
+
+def test_session_ids_of_any_length_take_no_room(tmp_path: Path):
+    """An upstream may name a new one with every answer, as long as a head may be."""
+
+    def script(asked: Request, line: Line) -> None:
+        if "id" not in asked.message:
+            line.accepted()
+            return
+        line.json(asked.result(b'{"tools":[]}'), f"Mcp-Session-Id: {asked.number:060000}")
+
+    with (
+        ScriptedHttp(script) as there,
+        Proxy(tmp_path, ["--upstream", there.url], "--deny", DENY) as proxy,
+        proxy.connect("streamable", "legacy", listens=False) as door,
+    ):
+        for number in range(400):
+            if number == 40:
+                before = peak_memory(proxy.process.pid)
+            raw = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number
+            assert door.whole("POST", "/mcp", door.headers(raw), raw).status == 200
+        assert peak_memory(proxy.process.pid) - before < 10 * MIB

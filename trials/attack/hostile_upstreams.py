@@ -11,6 +11,13 @@ URLS = ("sse", "streamable")
 MIB = 1024 * 1024
 LISTING = b'{"tools":[{"name":"delete_file","inputSchema":{}}]}'
 ESCAPED = b'{"t\\u006fols":[{"n\\u0061me":"d\\u0065lete\\u005ffile","inputSchema":{}}]}'
+NOTE = b'{"jsonrpc":"2.0","method":"x","params":%b}' % LISTING
+UTF7 = b'{"x":"+ACI-,+ACI-tools+ACI-:[{+ACI-name+ACI-:+ACI-delete+AF8-file+ACI-}],+ACI-y+ACI-:+ACI-"}'
+OTHER_ENDS = {
+    "VT": b"\x0b", "FF": b"\x0c", "FS": b"\x1c", "GS": b"\x1d", "RS": b"\x1e", "NUL": b"\0",
+    "NEL": b"\xc2\x85", "U+2028": b"\xe2\x80\xa8", "U+2029": b"\xe2\x80\xa9",
+}  # fmt: skip
+"""Where Python's splitlines and those built on it end a line, and the standard of events does not."""
 
 
 def _result(result: bytes) -> bytes:
@@ -146,10 +153,46 @@ ATTACKS = [
     _events("79", "lines ended by CRLF, cut between", b"data: %b\r\n\r\n" % _result(LISTING), size=3),
     _events("79", "no blank after the colon", b"event: message\ndata:%b\n\n" % _result(LISTING)),
     _events("79", "another event type with a list", b'event: tools\ndata: {"jsonrpc":"2.0","method":"x","params":%b}\n\n' % LISTING, DROPPED),
+    *(
+        _events("79", f"a list in {what}", frame % (b'{"jsonrpc":"2.0","method":"x","params":%b}' % LISTING), DROPPED)
+        for what, frame in (
+            ("a comment, behind U+2028", b": x\xe2\x80\xa8data: %b\n\n"),
+            ("a comment, behind U+2028, beside a message", b": x\xe2\x80\xa8data: %b\ndata: \n\n"),
+            ("an event id, behind VT", b"id: 1\x0bdata: %b\ndata: \n\n"),
+            ("an event type, behind FF", b"event: message\x0cdata: %b\ndata: {}\n\n"),
+            ("a retry time, behind RS", b"retry: 1\x1edata: %b\n\n"),
+            ("a field with a blank before its name", b" data: %b\n\n"),
+            ("a field in capitals", b"DATA: %b\n\n"),
+        )
+    ),
     _events("79", "hidden names in a comment", b": delete_file write_file\n\n", DROPPED, on_cable=PASSED),
     _events("79", "a hidden name as an event id", b"id: delete_file\ndata: \n\n", DROPPED, on_cable=PASSED),
     _events("79", "a hidden name in an unknown field", b"tools: delete_file\n\n", DROPPED, on_cable=PASSED),
     _events("79", "an event type of hidden names", b'event: delete_file\ndata: {"jsonrpc":"2.0","method":"x"}\n\n', DROPPED, on_cable=PASSED),
+    *(
+        _events("79", f"a message behind {what} in a comment", b": x%bdata: %b%b\n\n" % (end, NOTE, end * 2), DROPPED)
+        for what, end in OTHER_ENDS.items()
+    ),
+    *(
+        _events("79", f"a message behind {what} in {where}", (line % (end + b"data: " + NOTE + end * 2)) + b"\n\n", DROPPED)
+        for what, end in list(OTHER_ENDS.items())[-2:]
+        for where, line in {
+            "an event id": b"id: 1%b\ndata: ", "an unknown field": b"x: 1%b", "a retry": b"retry: 1%b",
+            "an event type": b"event: x%b\ndata: 1", "another event": b"event: x\ndata: %b",
+        }.items()
+    ),
+    *(
+        _events("79", f"a message in a field that looks like data: {name!r}", b"%b: %b\n\n" % (name.encode(), NOTE), DROPPED)
+        for name in (" data", "data ", "\tdata", "Data", "DATA", "\ufeffdata", "da\u200bta", "\uff44ata", "data\0")
+    ),
+    _events("79", "a list under two event types", b"event: message\nevent: x\ndata: %b\n\n" % NOTE, DROPPED),
+    *(
+        _http("91", f"{status} as events", status, "text/event-stream", b"data: %b\n\n" % _result(LISTING))
+        for status in ("201 Created", "202 Accepted", "203 So", "206 Partial", "299 Odd", "400 Bad", "500 Oops")
+    ),
+    _http("91", "201 as events without an end", "201 Created", "text/event-stream", b"data: %b" % _result(LISTING)),
+    _http("91", "202 as events under another name", "202 Accepted", "text/plain", b"data: %b\n\n" % _result(LISTING)),
+    _http("91", "201 as a batch", "201 Created", "application/json", b"[%b]" % _result(LISTING)),
     *(
         _http("91", f"{status} with {kind}", status, kind, body)
         for status in ("400 Bad Request", "403 Forbidden", "404 Not Found", "413 Too Large", "429 Too Many", "500 Oops", "503 Later")
@@ -160,6 +203,19 @@ ATTACKS = [
         for kind in ("text/html", "text/plain", "application/octet-stream", "application/json-seq", "")
     ),
     _http("91", "200 as JSON in another charset", "200 OK", "application/json; charset=utf-16", _result(LISTING).decode().encode("utf-16")),
+    *(
+        # To others than the cable's clients nobody says a word about a charset.
+        _http("91", f"{kind} in UTF-7: {charset}", "200 OK", f"{kind}; {charset}", body)._replace(clients=("streamable",))
+        for kind, body in (
+            ("application/json", _result(UTF7)),
+            ("text/event-stream", b": x+AAo-data: %b+AAo-+AAo-\n\n" % NOTE.replace(b"delete_", b"delete+AF8-")),
+        )
+        for charset in ("charset=utf-7", "charset =utf-7", "charset*=us-ascii''utf-7", "x=y;charset=utf-7", "charset=utf-8;charset=utf-7")
+    ),
+    _http("91", "JSON, and events too", "200 OK", "text/event-stream", _result(LISTING) + b"\n\n", "Content-Type: application/json\r\n"),
+    _http("91", "plain, and compressed too", "200 OK", "text/event-stream",
+          b": " + gzip.compress(b"data: %b\n\n" % NOTE).replace(b"\n", b" ") + b"\n\n: delete_file\n\n",
+          "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n"),
     _http("91", "an error without an id that names tools", "400 Bad Request", "application/json",
           b'{"jsonrpc":"2.0","id":null,"result":%b}' % LISTING),
     *(

@@ -129,6 +129,16 @@ ATTACKS = [
     _mirrored("62", "headers agree", b"Mcp-Method: tools/call\r\nMcp-Name: delete_file\r\n", 200),
     _mirrored("62", "headers agree in base64",
               b"Mcp-Method: tools/call\r\nMcp-Name: =?base64?ZGVsZXRlX2ZpbGU=?=\r\n", 200),
+    *(
+        HttpBytes("62", f"headers of a call round {what}",
+                  lambda front, body=body: front.post(
+                      body, JSON + b"Mcp-Method: tools/call\r\nMcp-Name: delete_file\r\n", base=front.bare),
+                  frozenset({400}), only="streamable")
+        for what, body in {
+            "a response": b'{"jsonrpc":"2.0","id":7,"result":{}}',
+            "a batch": b'[{"jsonrpc":"2.0","method":"notifications/x"}]',
+        }.items()
+    ),
     _mirrored("62", "headers say nothing", b"", 200, 400),
     *(
         _says("64", f"content type {kind or 'missing'}", b"Content-Type: %b\r\n" % kind.encode() if kind else b"", 415)

@@ -27,6 +27,7 @@ _BASE64 = re.compile(rb"=\?base64\?([A-Za-z0-9+/=]+)\?=")
 _CHUNK = re.compile(rb"[ \r\n]*(?:0[xX])?([0-9a-fA-F]+)(?:;[^\r\n]*)?\r?\n")
 
 _UTF7 = re.compile(rb"(?i)content-type:[^\r\n]*charset[^\r\n]*utf-?[^\r\n]*7")
+"""A head that some readers take to say that what follows is in UTF-7."""
 
 
 # --- what reached the upstream ----------------------------------------------------------------------------
@@ -128,6 +129,8 @@ def _mentions(data: bytes, name: str) -> bool:
         data = data[:LARGE] + data[-LARGE:]  # what is in between is the filling of large messages
     joined = _LINES.sub(b"", data)
     texts = [data.decode("utf-8", "replace"), joined.decode("utf-8", "replace")]
+    if _UTF7.search(data):
+        texts.append(data.decode("utf-7", "replace"))
     texts += [data.decode("utf-16-le", "replace"), data[1:].decode("utf-16-le", "replace")]
     for packed in _BASE64.findall(data):
         texts.append(base64.b64decode(packed + b"==").decode("utf-8", "replace"))

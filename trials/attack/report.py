@@ -108,7 +108,8 @@ def page(results: list[Result], missing: Iterable[str] = ()) -> str:
             "",
             "## Measured",
             "",
-            "The cell that took most, for each.",
+            "The cell that took most memory, for each. What another session waits for is mostly the upstream, one Python process",
+            "that builds all of it in memory; how long Penstock itself was silent is asked of its `/healthz` meanwhile.",
             "",
             "| row | what | cell | measured |",
         ]

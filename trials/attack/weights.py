@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -71,6 +73,41 @@ def _meanwhile(cell: Cell, work: Callable[[], Any]) -> tuple[int, float]:
     return answered, longest
 
 
+class _Pulse:
+    """Asks Penstock itself for its health, on and on: the longest wait is how long it was deaf to everybody.
+
+    In a process of its own, so that nothing of ours counts as a wait; and of no upstream, which may take its
+    time over a message and hold up who waits for it, with and without us.
+    """
+
+    def __init__(self, cell: Cell) -> None:
+        words = [sys.executable, "-S", "-c", _PULSE, str(cell.port)]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        self._process.stdout.read(1)
+
+    def stop(self) -> float:
+        """Ends it; gives the longest wait in seconds."""
+        said, _ = self._process.communicate(timeout=90)
+        return float(said)
+
+
+_PULSE = """
+import select, socket, sys, time
+line = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+longest = 0.0
+sys.stdout.write(" ")
+sys.stdout.flush()
+while not select.select([0], [], [], 0.001)[0]:
+    began = time.monotonic()
+    line.sendall(b"GET /healthz HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n")
+    if not line.recv(65536):
+        break
+    longest = max(longest, time.monotonic() - began)
+print(longest)
+"""
+
+
 def brackets(cell: Cell, frame: bytes, expected: bytes) -> tuple[str, str, float]:
     """A message of ten megabytes of `[],`, of which a tree would take thirty times as much."""
     frame = in_era(frame, cell.era)
@@ -82,8 +119,10 @@ def brackets(cell: Cell, frame: bytes, expected: bytes) -> tuple[str, str, float
     door.seen = None
     _begin_peak(cell.pid)
     status: list[int] = []
+    pulse = _Pulse(cell) if cell.proxy is not None else None  # on stdio each session has a proxy of its own
     answered, longest = _meanwhile(cell, lambda: status.append(fire(cell, raw, within=90.0)))
     alive(door, 90.0)
+    deaf = pulse.stop() if pulse is not None else None
     door.until(
         lambda: any(expected in one.raw[:200] and b"alive-" not in one.raw for one in door.heard), 90.0
     )
@@ -93,7 +132,9 @@ def brackets(cell: Cell, frame: bytes, expected: bytes) -> tuple[str, str, float
         return NOISE, f"answered {status} {told[:200]!r}", 0.0
     times = peak / len(raw)
     said = f"peak {peak / MIB:.0f} MiB, {times:.1f} times the message; {answered} calls of another session"
-    said += f" meanwhile, the slowest {longest * 1000:.0f} ms"
+    said += f" meanwhile, the slowest {longest * 1000:.0f} ms, upstream included"
+    if deaf is not None:
+        said += f"; Penstock itself never silent for more than {deaf * 1000:.0f} ms"
     return (HELD if times <= TIMES else NOISE), said, times
 
 

@@ -84,7 +84,7 @@ class _Reader:
             value: int | float = float(found[0]) if fraction or power else int(whole)
         except ValueError:
             self.fail(at, "a number with too many digits")
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             self.fail(at, f"{found[0]} is too large a number")
         return value, found.end()
 

@@ -30,7 +30,7 @@ from penstock.policy.catalog import ToolCatalog
 from penstock.policy.schema import SchemaCheck
 from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict, is_open
-from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of, rights_of
+from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of
 from penstock.wire.bodies import to_body
 from penstock.wire.eras import BATCH_VERSION, Era, era_of_header
 from penstock.wire.http1 import Headers
@@ -47,7 +47,7 @@ from penstock.wire.message import (
     read_upstream_message,
 )
 from penstock.wire.replies import CANCELLED, error_code, error_reply
-from penstock.wire.routing_headers import check_routing_headers
+from penstock.wire.routing_headers import check_routing_headers, refuse_routing_headers
 from penstock.wire.sse import encode_event
 
 if TYPE_CHECKING:  # loaded only where there are rules
@@ -94,6 +94,7 @@ class Cable:
         self._catalogs = catalogs
         self._on_catalog = on_catalog
         self._has_sessions = has_sessions
+        self._tools_seconds = tools_seconds
         self.under_way: set[CableResponse] = set()
         self.unheard: dict[CableResponse, None] = {}  # whose clients are gone, oldest first
 
@@ -131,6 +132,7 @@ class Cable:
         try:
             message = read_client_message(request.body)
             if isinstance(message, Batch):
+                refuse_routing_headers(request.fields)
                 self._take_batch(message, request, reply)
                 return
             if head.is_routed:
@@ -398,9 +400,7 @@ class Cable:
         if self.reviews is None:
             return None
         principal = principal_of(request.header(b"authorization"))
-        rights = request.known.get("rights")
-        if rights is None:
-            rights = request.known["rights"] = rights_of(self._heads.read(request).headers)
+        rights = self._heads.rights(request)
         session = request.header(b"mcp-session-id")
         if era_of_header(request.header(b"mcp-protocol-version")) is Era.MODERN:
             # There are no sessions in this era: an id is whatever the client likes, and a new one each time
@@ -414,6 +414,8 @@ class Cable:
 
     def remember_session(self, session: bytes) -> None:
         """This session id works."""
+        if len(session) > limits.KNOWN_SESSION_ID_BYTES:
+            return
         self.sessions[session] = None
         if len(self.sessions) > limits.KNOWN_SESSION_IDS:
             del self.sessions[next(iter(self.sessions))]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from penstock.downstream.replies import is_session_id, maybe_wrong_body
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Request
+from penstock.relay.catalogs import rights_of
 from penstock.wire.eras import Era, era_of_header
-from penstock.wire.http1 import Headers, end_to_end, find, response_start
+from penstock.wire.http1 import Headers, end_to_end, find, find_all, response_start
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
 
@@ -41,6 +44,13 @@ class HeadReader:
         if head is None:
             head = request.known["cable"] = self._read(request)
         return head
+
+    def rights(self, request: Request) -> bytes:
+        """What stands for whoever sends `request`, as far as the upstream can tell."""
+        rights: bytes | None = request.known.get("rights")
+        if rights is None:
+            rights = request.known["rights"] = rights_of(self.read(request).headers)
+        return rights
 
     def _read(self, request: Request) -> CableHead:
         fields = request.fields
@@ -75,14 +85,41 @@ class AnswerHead(Struct, frozen=True):
 
 def read_answer_head(status: int, headers: Headers) -> AnswerHead:
     """What the head of an upstream's answer means."""
-    objection = None
-    coding = find(headers, b"content-encoding")
-    if 300 <= status < 400:
-        objection = f"It redirects (HTTP {status}), which is not followed"
-    elif coding is not None and coding.strip().lower() != b"identity":
-        objection = "It is compressed, though we asked for it plain"
     kind = find(headers, b"content-type") or b""
-    is_stream = kind.split(b";")[0].strip().lower() == b"text/event-stream"
+    media = kind.partition(b";")[0].strip().lower()
     kept = end_to_end(headers)
-    session = find(headers, b"mcp-session-id")
-    return AnswerHead(objection, is_stream, session, kept, response_start(status, kept))
+    return AnswerHead(
+        _maybe_objection(status, headers, media),
+        media == _EVENTS,
+        find(headers, b"mcp-session-id"),
+        kept,
+        response_start(status, kept),
+    )
+
+
+def _maybe_objection(status: int, headers: Headers, media: bytes) -> str | None:
+    """Why an answer cannot be looked at as its client will read it; None when it can."""
+    if 300 <= status < 400:
+        return f"It redirects (HTTP {status}), which is not followed"
+    # Of two headers some clients take the first, others the last.
+    if any(coding.strip().lower() != b"identity" for coding in find_all(headers, b"content-encoding")):
+        return "It is compressed, though we asked for it plain"
+    kinds = set(find_all(headers, b"content-type"))
+    if len(kinds) > 1:
+        return "It has two content types"
+    # The words of an error page may be in any charset; messages are read, and then decoded once more.
+    if (status < 300 or media in _MESSAGES) and not all(map(_is_like_ascii, kinds)):
+        return "It is not in UTF-8"
+    return None
+
+
+def _is_like_ascii(kind: bytes) -> bool:
+    """Whether ASCII is ASCII to whoever decodes by this content type: not so in UTF-7 or UTF-16."""
+    return b"charset" not in kind.lower() or _LIKE_ASCII(kind) is not None
+
+
+_EVENTS = b"text/event-stream"
+_MESSAGES = frozenset((_EVENTS, b"application/json"))
+_LIKE_ASCII = re.compile(
+    rb"""(?i)[^;]*;[\t ]*charset=("?)(?:utf-?8|us-ascii|iso-8859-1|latin1|windows-1252)\1[\t ]*;?"""
+).fullmatch

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock import limits
+from penstock.downstream.answer_bodies import has_events, has_messages_in_events, is_message, parts_of
 from penstock.downstream.cable_head import AnswerHead, CableHead, read_answer_head
 from penstock.downstream.cable_rules import CableRules
 from penstock.downstream.replies import send_json
@@ -17,9 +18,10 @@ from penstock.policy import tool_lists
 from penstock.wire.eras import Era
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key, maybe_id_at_edges
-from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, read_upstream_message
+from penstock.wire.message import INTERNAL_ERROR, Batch, Kind, Message, is_batch, read_upstream_message
+from penstock.wire.pieces import Pieces
 from penstock.wire.replies import INVALID_ANSWER, error_reply
-from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
+from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event, plainly
 
 if TYPE_CHECKING:
     from penstock.downstream.cable import Cable
@@ -45,6 +47,8 @@ class CableResponse:
     _known: AnswerHead | None = None
     _reader: SseReader | None = None
     _size = 0
+    _body = b""
+    _pieces: Pieces | None = None  # of a body that came in more than one
     _is_over = False
     _is_discarding = False  # the client is gone, and the upstream must not notice
     _out: list[bytes] | None = None  # what one piece of the upstream's stream becomes
@@ -63,7 +67,6 @@ class CableResponse:
         self.version = head.version
         self.upstream_headers = head.headers
         self._headers: Headers = []
-        self._body: list[bytes] = []
         if message is not None:
             token = message.id_token
             self._ids = {id_key(token)} if token is not None and message.kind is _REQUEST else set()
@@ -120,7 +123,13 @@ class CableResponse:
         if self._size > limits.MESSAGE_BYTES:
             self._fail(f"It has more than {limits.MESSAGE_BYTES} bytes")
             return
-        self._body.append(chunk)
+        if not self._body:
+            self._body = chunk  # as a rule all of it
+            return
+        if self._pieces is None:
+            self._pieces = Pieces()
+            self._pieces.add(self._body)
+        self._pieces.add(chunk)
 
     def on_end(self) -> None:
         """The response is complete."""
@@ -130,8 +139,8 @@ class CableResponse:
             self._is_read = True
             self._finish_stream()
             return
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._body.clear()  # a large body should be there once
+        body = self._body if self._pieces is None else self._pieces.take()
+        self._body = b""  # a large body should be there once
         if self.on_success is not None and 200 <= self._status < 300:
             self._end()
             if self.session is not None:
@@ -150,21 +159,26 @@ class CableResponse:
             self._rule(body, self._send_ruled)
         elif body and (why := self._maybe_hidden(body, is_answer)) is not None:
             log.warning("Withheld an answer of the upstream. %s.", why)
+            self._status = 502 if self._status < 300 else self._status
             self._headers = [(b"Content-Type", b"application/json")]
             self._send_ruled(self._error(INVALID_ANSWER))
-        elif body and self.method == b"POST" and self.review is not None and _is_message(body):
+        elif body and self.method == b"POST" and self.review is not None and is_message(body):
             self._rule(body, self._send_ruled)  # an error of the protocol has its own status in some eras
         else:
             self._send_ruled(body)
 
     def _maybe_hidden(self, body: bytes, is_answer: bool) -> str | None:
-        """Why what is no answer to a request must not be passed on; None when it may."""
+        """Why something that is no answer of the protocol must not pass: some client would find one in it."""
         if self._lists_hidden(body):
             return "It lists tools that are hidden"
-        is_watched = self._cable.is_filtering or self.review is not None
-        if is_watched and is_answer and self.is_endpoint and self.method == b"GET" and _has_events(body):
+        if not self._cable.is_filtering and self.review is None:
+            return None
+        if is_answer and self.is_endpoint and self.method == b"GET" and has_events(body):
             # Some clients read whatever a GET brings as a stream, and ask for no type.
             return "It is a stream of events that does not say so"
+        is_stream = self._known is not None and self._known.is_stream
+        if has_messages_in_events(body, is_stream):
+            return f"It has messages in events, and is no stream (HTTP {self._status})"
         return None
 
     def _lists_hidden(self, text: bytes) -> bool:
@@ -180,7 +194,7 @@ class CableResponse:
             return
         if self._first:
             # Some of a batch was answered here; the rest follows as events of its own.
-            for part in _parts(body):
+            for part in parts_of(body):
                 self._reply.write(encode_event(part))
             self._reply.finish()
         elif self._known is not None and self._known.headers is self._headers and self._status == 200:
@@ -234,7 +248,7 @@ class CableResponse:
         else:
             # Legacy: a disconnect is no cancel, so the upstream goes on undisturbed.
             self._is_discarding = True
-            self._body.clear()
+            self._body, self._pieces = b"", None
             self._on_drain()
             self._cable.keep_unheard(self)
 
@@ -267,6 +281,9 @@ class CableResponse:
 
     def _pass_event(self, event: SseEvent | Oversize) -> None:
         """Passes an event on, or what stands in for one that must not pass, now or when the rules say so."""
+        if isinstance(event, SseEvent) and event.is_odd and (self._cable.is_filtering or self.review):
+            log.warning("An event of the upstream could be read in two ways; only its message is passed on.")
+            event = plainly(event)
         raw = self._checked_event(event)
         if (
             self.review is not None
@@ -335,6 +352,8 @@ class CableResponse:
         try:
             message = read_upstream_message(raw)
             if isinstance(message, Batch):
+                if any(map(is_batch, message.parts)):
+                    return "It has a batch within a batch"
                 return next((why for part in message.parts if (why := self._maybe_objection(part))), None)
         except UpstreamProtocolError as refusal:
             return refusal.reason
@@ -407,24 +426,3 @@ class CableResponse:
             self._cable.unheard.pop(self, None)
         # The reply knows us and we know it: untied, both are gone without the collector.
         self._reply.on_gone = self._reply.on_drain = None
-
-
-def _is_message(body: bytes) -> bool:
-    try:
-        read_upstream_message(body)
-    except UpstreamProtocolError:
-        return False
-    return True
-
-
-def _has_events(body: bytes) -> bool:
-    events = SseReader(limits.MESSAGE_BYTES + 64 * 1024).feed(body + b"\n\n")
-    return any(isinstance(event, Oversize) or event.data for event in events)
-
-
-def _parts(body: bytes) -> list[bytes]:
-    try:
-        message = read_upstream_message(body)
-    except UpstreamProtocolError:
-        return []
-    return message.parts if isinstance(message, Batch) else [body]

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from penstock import limits
 from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
-from penstock.net.http_client import HttpClient
-from penstock.net.upstream_connection import Ticket
+from penstock.net.http_client import HttpClient, Ticket
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.catalogs import CatalogKey, Catalogs
@@ -34,9 +33,8 @@ class CatalogFetch:
         on_catalog: Callable[[ToolCatalog], None],
         seconds: float,
     ) -> None:
-        """`seconds` is what all pages together may take: whoever comes meanwhile waits for the same list."""
+        """All pages must come within `seconds`."""
         self._client = client
-        self._seconds = seconds
         self._choice = choice
         self._key = key
         self._catalogs = catalogs
@@ -48,8 +46,9 @@ class CatalogFetch:
         self._size = 0
         self._status = 0
         self._is_over = False
-        self._ticket: Ticket | None = None
+        self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
+        self._ticket: Ticket | None = None
 
     def start(self, headers: Headers, params: Members | None, era: Era) -> None:
         """Begins; the outcome goes to the catalogs."""
@@ -66,7 +65,7 @@ class CatalogFetch:
         if era is Era.MODERN:
             self._headers.append((b"Mcp-Method", b"tools/list"))
             self._fetch = ListFetch(maybe_modern_meta(params))
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._time_out)
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._timed_out)
         self._send(self._fetch.first_request())
 
     def on_head(self, status: int, headers: Headers) -> None:
@@ -83,23 +82,13 @@ class CatalogFetch:
                 self._body.append(chunk)
             return
         for event in self._reader.feed(chunk):
-            if isinstance(event, SseEvent) and event.data:
-                self._body.append(event.data)
+            if isinstance(event, SseEvent) and event.data and self._is_taken(event.data):
+                return  # whatever follows is not kept, and need not end
 
     def on_end(self) -> None:
         """One page is complete."""
-        if self._is_over:
-            return
-        texts = self._body if self._reader is not None else [b"".join(self._body)]
-        for text in texts:
-            try:
-                message = read_upstream_message(text)
-            except UpstreamProtocolError:
-                continue
-            if isinstance(message, Message) and self._fetch.owns(message.id_token):
-                self._take(message)
-                return
-        self.on_failure(ToolListFailed(f"The upstream answered with HTTP {self._status} and no list"))
+        if self._reader is not None or not self._is_taken(b"".join(self._body)):
+            self.on_failure(ToolListFailed(f"The upstream answered with HTTP {self._status} and no list"))
 
     def on_failure(self, error: UpstreamError) -> None:
         """The list cannot be had."""
@@ -107,19 +96,29 @@ class CatalogFetch:
             self._end()
             self._catalogs.fail(self._key, error)
 
-    def _time_out(self) -> None:
-        ticket = self._ticket
+    def _timed_out(self) -> None:
         detail = f"Request timeout after {round(self._seconds * 1000)}ms"
         self.on_failure(ToolListFailed(detail, Failure.TIMEOUT))
-        if ticket is not None:
-            ticket.cancel()
 
     def _end(self) -> None:
         self._is_over = True
-        self._ticket = None
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+        if self._ticket is not None:
+            self._ticket.cancel()
+
+    def _is_taken(self, text: bytes) -> bool:
+        """Whether `text` is the page that was asked for; then it has been taken."""
+        try:
+            message = read_upstream_message(text)
+        except UpstreamProtocolError:
+            return False
+        if not isinstance(message, Message) or not self._fetch.owns(message.id_token):
+            return False
+        if self._ticket is not None:
+            self._ticket.cancel()
+        self._take(message)
+        return True
 
     def _take(self, page: Message) -> None:
         try:
@@ -138,6 +137,5 @@ class CatalogFetch:
     def _send(self, request: Message) -> None:
         self._body = []
         self._size = 0
-        self._ticket = self._client.request(
-            b"POST", self._client.url.target, self._headers, request.raw, self
-        )
+        target = self._client.url.target
+        self._ticket = self._client.request(b"POST", target, self._headers, request.raw, self)

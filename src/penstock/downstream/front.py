@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from penstock.downstream.guard import Guard
@@ -12,7 +13,9 @@ from penstock.wire.http1 import Headers
 Door = Callable[[Request, Reply], None]
 
 HEALTH = b"/healthz"
-_WELL_KNOWN = b"/.well-known/"
+# Metadata of the upstream, asked for with the user's own headers: nothing in the path may lead elsewhere.
+# Dots in escapes are dots to some, a backslash is a slash, and a semicolon may hide what follows it.
+_WELL_KNOWN = re.compile(rb"/\.well-known(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~!$&'()*+,=:@-]+)+/?").fullmatch
 
 
 class Front:
@@ -45,7 +48,7 @@ class Front:
             found(request, reply)
         elif path == HEALTH:
             reply.send(200, [(b"Content-Type", b"text/plain")], b"ok\n")
-        elif self._well_known is not None and path.startswith(_WELL_KNOWN) and not _leads_up(path):
+        elif self._well_known is not None and _WELL_KNOWN(path):
             self._well_known(request, reply)
         else:
             refuse(reply, 404, "Not found")

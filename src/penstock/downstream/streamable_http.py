@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock import limits
 from penstock.downstream.event_stream import EventStream
@@ -31,6 +32,7 @@ from penstock.policy import tool_gate
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.office import Office
 from penstock.relay.sessions import Sessions
+from penstock.wire.ambiguity import readable
 from penstock.wire.http1 import Headers
 from penstock.wire.ids import id_key
 from penstock.wire.message import Batch, Message, read_client_message
@@ -223,7 +225,7 @@ class HttpSession:
 
     def _maybe_post_for(self, message: Message | None) -> Post | None:
         if message is not None and message.method == "notifications/progress":
-            token = _maybe_param(message, "progressToken")
+            token = _maybe_token(message.envelope.get("params"))
             for post in self._posts:
                 if token is not None and post.progress_token == token:
                     return post
@@ -335,23 +337,23 @@ class StreamableDoor:
             self._on_lost(error)
 
 
-def _maybe_param(message: Message, name: str) -> bytes | None:
-    params = message.envelope.get("params")
+class _Token(Struct, gc=False):
+    # Only this is made: there may be a million members beside it.
+    token: Raw | UnsetType = msgspec.field(name="progressToken", default=UNSET)
+
+
+_decode_token = msgspec.json.Decoder(_Token).decode
+
+
+def _maybe_token(holder: Raw | None) -> bytes | None:
+    """The progress token in the params of a notification, or in the `_meta` of a request."""
     try:
-        token = None if params is None else msgspec.json.decode(params, type=dict[str, msgspec.Raw]).get(name)
+        token = UNSET if holder is None else _decode_token(readable(holder)).token
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return None if token is None else id_key(bytes(token))
+    return None if token is UNSET else id_key(bytes(token))
 
 
 def _maybe_progress_token(message: Message | Batch) -> bytes | None:
-    meta = message.params.get("_meta") if isinstance(message, Message) and message.params else None
-    try:
-        token = (
-            None
-            if meta is None
-            else msgspec.json.decode(meta, type=dict[str, msgspec.Raw]).get("progressToken")
-        )
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return None if token is None else id_key(bytes(token))
+    params = message.params if isinstance(message, Message) else None
+    return _maybe_token(params.get("_meta")) if params else None

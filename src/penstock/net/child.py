@@ -34,10 +34,14 @@ class Child:
         self._warden = warden
         self.exited: asyncio.Future[int] = self._loop.create_future()
         try:
-            warden.stand_by()  # first: were we killed while it starts, nobody would end the child
+            words, self.stdin_fd = os.pipe()
+        except OSError as why:
+            raise ConnectFailed(command[0], _why_not_started(command[0], cwd, why)) from None
+        try:
+            warden.expect(words)  # first: were we killed while it starts, nobody would end the child
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.PIPE,
+                stdin=words,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if is_stderr_heard else None,
                 env=env,
@@ -46,15 +50,15 @@ class Child:
                 process_group=0,
             )
         except OSError as why:
+            os.close(self.stdin_fd)
             raise ConnectFailed(command[0], _why_not_started(command[0], cwd, why)) from None
+        finally:
+            os.close(words)
         self.group = self._process.pid
         warden.guard(self.group)
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        # Descriptors of our own: the objects around them would close them behind our back.
-        self.stdin_fd = os.dup(self._process.stdin.fileno())
+        # A descriptor of our own: the object around it would close it behind our back.
         self.stdout_fd = os.dup(self._process.stdout.fileno())
-        self._process.stdin.close()
         self._process.stdout.close()
         self.stderr_fd: int | None = None
         if self._process.stderr is not None:

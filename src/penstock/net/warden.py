@@ -14,7 +14,13 @@ import subprocess
 _SCRIPT = """
 trap '' INT TERM HUP
 groups=' '
+expected=0
 while read -r sign group; do
+    if [ "$sign" = '?' ]; then
+        expected=$group
+        continue
+    fi
+    [ "$sign" = + ] && expected=0
     kept=' '
     for one in $groups; do
         [ "$one" = "$group" ] || kept="$kept$one "
@@ -22,6 +28,11 @@ while read -r sign group; do
     groups=$kept
     [ "$sign" = + ] && groups="$groups$group "
 done
+if [ "$expected" != 0 ]; then
+    for process in /proc/[0-9]*; do
+        [ "$(readlink "$process/fd/0")" = "pipe:[$expected]" ] && groups="$groups${process#/proc/} "
+    done
+fi
 [ "$groups" = ' ' ] && exit 0
 for group in $groups; do kill -s TERM -- "-$group"; done
 sleep 1
@@ -47,6 +58,14 @@ class Warden:
                 cwd="/",
                 bufsize=0,
             )
+
+    def expect(self, stdin: int) -> None:
+        """Tells of a child to come, which will have this pipe for its stdin.
+
+        Were we killed between its start and `guard`, the shell would know it by that, where there is /proc.
+        The child holds our end of the shell's pipe until it is the command, so it can be found by then.
+        """
+        self._tell(b"? %d\n" % os.fstat(stdin).st_ino)
 
     def guard(self, group: int) -> None:
         """From now on, `group` dies with us."""

@@ -197,11 +197,12 @@ class RateLimit(Struct, frozen=True):
         return f"allow {self.limit} within {spoken_duration(self.window)} for each {self.key}, block the rest"
 
     def apply(self, scene: Scene) -> Stop | None:
-        fields = self.key.filled(scene.message, scene.context)
-        key = digest([scene.rule, *fields]).hex()
-        if scene.effects.may_pass(key, self.limit, self.window):
-            return None
-        return Stop("rate_limit", "Rate limit exceeded")
+        keys = self.key.counted(scene.message, scene.context)
+        for fields in keys or ():
+            key = digest([scene.rule, *fields]).hex()
+            if not scene.effects.may_pass(key, self.limit, self.window):
+                return Stop("rate_limit", "Rate limit exceeded")
+        return None if keys else Stop("rate_limit", "Rate limit exceeded")
 
 
 class SetState(Struct, frozen=True):

@@ -26,6 +26,7 @@ from penstock.wire.message import Kind, Message
 _RESULT_TYPE = parse_path("resultType")
 _IS_ERROR = parse_path("isError")
 _NEXT = parse_path("nextCursor")
+_TASK = parse_path("task.taskId")
 _SCOPE = parse_path("cacheScope")
 _TTL = parse_path("ttlMs")
 
@@ -100,7 +101,9 @@ def _may_be_kept(result: Place) -> bool:
         not equals(result.text, span.start, span.end, None)
         for span in _NEXT.find(result.text, result.start, result.end)
     )
-    return not has_more and not _any_is(result, _IS_ERROR, True)
+    # A task is the promise of a result, made to whoever asked this time.
+    is_promise = any(True for _ in _TASK.find(result.text, result.start, result.end))
+    return not has_more and not is_promise and not _any_is(result, _IS_ERROR, True)
 
 
 def _any_is(result: Place, path: Path, value: object) -> bool:

@@ -25,6 +25,7 @@ log = logging.getLogger("penstock")
 FAILED = "Blocked because a rule could not be carried out"
 TOO_LATE = "Blocked because the rules took too long"
 UNSPOKEN = "Not allowed by any rule"
+UNKNOWN_TASK = "Blocked because it is not known which request began the task"
 
 
 class Unreadable(Exception):
@@ -44,6 +45,11 @@ class Plan(Struct, frozen=True):
     waits: bool
     is_stored: bool  # a rule may want to keep the response
     is_empty: bool
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether there is somebody to ask."""
+        return bool(self.guards or self.rules or self.generals)
 
 
 class Blocked(Struct, frozen=True):

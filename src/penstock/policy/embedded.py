@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from penstock.policy.json_values import text_of
 from penstock.policy.paths import Span, parse_path
-from penstock.policy.readings import result_of
+from penstock.policy.readings import member_place, result_of
 from penstock.wire.json_walk import first_byte
 from penstock.wire.message import Message, read_upstream_message
 
@@ -55,6 +55,8 @@ def carried_requests(message: Message) -> list[Carried]:
 
 def _entries(message: Message) -> Iterator[tuple[Span, str]]:
     result = result_of(message)
+    if message.method == "notifications/tasks":  # the state of a task, as tasks/get gives it
+        result = member_place(message, "params")
     if result is None or not _MAY_CARRY(message.raw):
         return
     for span in _REQUESTS.find(result.text, result.start, result.end):

@@ -38,6 +38,7 @@ class SessionState(Struct):
     message_count: int = 0
     stats: dict[str, MethodStats] = msgspec.field(default_factory=dict)
     values: dict[str, Scalar] = msgspec.field(default_factory=dict)  # set_state, state_equals ...
+    tasks: dict[str, Message] = msgspec.field(default_factory=dict)  # which request began which task
 
     def count(self, method: str | None, kind: Kind, is_error: bool) -> None:
         """Takes note of one message; only so many methods have statistics of their own."""

@@ -7,9 +7,10 @@ from collections.abc import Awaitable
 
 from penstock import limits
 from penstock.errors import ProtocolError
-from penstock.policy import embedded
+from penstock.policy import embedded, tasks
 from penstock.policy.cache_action import Cache, store_answer
-from penstock.policy.chain import FAILED, Blocked, Plan, Walk
+from penstock.policy.chain import FAILED, UNKNOWN_TASK, Blocked, Plan, Walk
+from penstock.policy.conditions import MethodEquals, MethodIn, flattened
 from penstock.policy.effect_contract import (
     ALLOWED,
     Effects,
@@ -20,13 +21,15 @@ from penstock.policy.effect_contract import (
 )
 from penstock.policy.exchange import Context, Direction, ExchangeState, MethodStats, SessionState
 from penstock.policy.interceptor_config import InterceptorConfig
+from penstock.policy.method_classes import REVIEWED
 from penstock.policy.outcome import Outcome, Pass, Refuse
 from penstock.policy.paths import Edit
 from penstock.policy.readings import member_place, method_of
 from penstock.policy.refusals import refusal
 from penstock.policy.rules import RuleSet
 from penstock.policy.scene import RuleFailed, Scene, Stop
-from penstock.wire.message import Kind, Message
+from penstock.wire.ambiguity import as_lax_readers_see
+from penstock.wire.message import METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.replies import result_reply
 
 __all__ = [
@@ -50,7 +53,32 @@ __all__ = [
 log = logging.getLogger("penstock")
 
 _NOTHING = Plan((), (), (), waits=False, is_stored=False, is_empty=True)
+_LOOK_ALIKE = Plan((), (), (), waits=False, is_stored=False, is_empty=False)
 _ASKED_WITHIN = ("sampling/createMessage", "elicitation/create", "roots/list")
+
+
+def _edit_of(late: tasks.LateAnswer, changed: Message, whole: Message) -> Edit:
+    """What to change in the message that brings it, where the rules have changed what a task brings."""
+    if late.span is None:
+        return 0, len(whole.raw), changed.raw
+    place = member_place(changed, "result") or member_place(changed, "error")
+    if place is None:
+        raise RuleFailed("what it made of the answer is none")
+    return late.span.start, late.span.end, changed.raw[place.start : place.end]
+
+
+def _methods_spoken_of(config: InterceptorConfig) -> frozenset[str]:
+    """The methods that somebody might be after with another spelling."""
+    names = set(REVIEWED) | {name for name, _ in config.guards} | {name for name, _ in config.classes.own}
+    for custom in config.generals:
+        names |= custom.methods or frozenset()
+    for rule in config.rules:
+        for part in flattened(rule.conditions):
+            if isinstance(part, MethodEquals):
+                names.add(part.name)
+            elif isinstance(part, MethodIn):
+                names.update(part.names)
+    return frozenset(name for name in names if not name.endswith("*"))
 
 
 class Interceptor:
@@ -61,6 +89,8 @@ class Interceptor:
         self._effects = effects
         self._rules = RuleSet(config.rules)
         self._plans: dict[tuple[str | None, Direction], Plan] = {}
+        self._spoken_of = _methods_spoken_of(config)
+        self._looks = frozenset(map(as_lax_readers_see, self._spoken_of))
 
     def watches(self, method: str | None, direction: Direction) -> bool:
         """Whether any rule could care; False means: pass it on at once. One lookup, however many rules.
@@ -90,6 +120,8 @@ class Interceptor:
         config = self.config
         if not config.enabled:
             return _NOTHING
+        if method is not None and method not in self._spoken_of and as_lax_readers_see(method) in self._looks:
+            return _LOOK_ALIKE
         guards = tuple(
             guard for name, guard in config.guards if name == method and guard.wants(method, direction)
         )
@@ -102,10 +134,14 @@ class Interceptor:
             for action in rule.actions
         )
         may_carry = False
-        if direction == "upstream" and method not in _ASKED_WITHIN:
+        if direction == "upstream" and config.mode == "mcp" and method not in _ASKED_WITHIN:
             inner = [self._plan(asked, "upstream") for asked in _ASKED_WITHIN]
             may_carry = any(not plan.is_empty for plan in inner)
             slow = slow or any(plan.waits for plan in inner)
+        if direction == "upstream" and method in tasks.BRINGS:
+            late = self._plan(tasks.BEGINS, "upstream")
+            may_carry = may_carry or late.has_stages
+            slow = slow or late.waits
         denies = config.chain.default_action == "block" and config.classes.class_of(method) == "review"
         is_empty = not (guards or rules or generals or is_stored or may_carry or denies)
         return Plan(guards, rules, generals, slow, is_stored, is_empty)
@@ -114,6 +150,11 @@ class Interceptor:
         plan = self._plan(method_of(message, context), context.direction)
         if plan.is_empty:
             return Outcome(Pass(message.raw, False))
+        if plan is _LOOK_ALIKE and message.method is not None:
+            log.warning("Refused a method that merely looks like one that the rules speak of.")
+            stop = Stop("block", "Method not found", METHOD_NOT_FOUND)
+            scene = Scene(message, context, self._effects, self.config.rule_set)
+            return self._settle(scene, Blocked("method", stop, is_opaque=True), None)
         if plan.waits:
             return self._judge(message, context, plan)
         work = self._judge(message, context, plan)
@@ -132,8 +173,8 @@ class Interceptor:
         answer = None
         try:
             blocked, answer = await self._walk(scene, plan)
-            if blocked is None and message.kind is Kind.RESPONSE and context.direction == "upstream":
-                blocked = await self._walk_carried(scene)
+            if blocked is None and context.direction == "upstream":
+                blocked = await self._walk_carried(scene) or await self._walk_late(scene)
         except Exception:  # a message that cannot be looked at is not let through unseen
             log.exception("The rules could not look at a message.")
             blocked = Blocked("chain", Stop("error", FAILED))
@@ -181,6 +222,32 @@ class Interceptor:
             return Blocked(scene.rule or "chain", Stop("error", FAILED))
         return None
 
+    async def _walk_late(self, scene: Scene) -> Blocked | None:
+        """Shows what a task brings to the rules for answers to the request that began it."""
+        plan = self._plan(tasks.BEGINS, "upstream")
+        if not plan.has_stages or self.config.mode == "transport":
+            return None
+        edits: list[Edit] = []
+        try:
+            for late in tasks.late_answers(scene.message, scene.context):
+                if late.request is None:
+                    if "result" in late.message.envelope:
+                        return Blocked("task", Stop("error", UNKNOWN_TASK))
+                    continue
+                exchange = ExchangeState(late.request, scene.context.now)
+                context = Context(scene.context.session, "upstream", scene.context.now, exchange)
+                inner = Scene(late.message, context, self._effects, self.config.rule_set)
+                blocked, _ = await self._walk(inner, plan)
+                scene.held += inner.held
+                if blocked is not None:
+                    return blocked
+                if inner.is_changed:
+                    edits.append(_edit_of(late, inner.message, scene.message))
+            scene.edit(edits)
+        except (RuleFailed, ProtocolError):
+            return Blocked(scene.rule or "chain", Stop("error", FAILED))
+        return None
+
     def _settle(self, scene: Scene, blocked: Blocked | None, answer: Blocked | None) -> Outcome:
         message, context = scene.message, scene.context
         exchange = context.exchange
@@ -201,6 +268,7 @@ class Interceptor:
             exchange.request = message
         elif message.kind is Kind.RESPONSE and context.direction == "upstream":
             try:
+                tasks.remember(message, context)
                 store_answer(message, context, self._effects)
             except Exception as why:  # what cannot be kept is still a good answer
                 log.error("An answer could not be kept: %s: %s", type(why).__name__, why)

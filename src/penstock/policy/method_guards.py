@@ -198,6 +198,10 @@ def _allowed_location(text: str) -> Location:
 
 def _glob(text: str) -> Pattern:
     """A shell pattern: * and ? within a name, ** across names, [...] one of some characters."""
+    if "/" in text and (text[0] not in "/*[" or (text.endswith("/") and text != "/")):
+        # Names have no slash in them, and whole paths begin with one and do not end with one.
+        bare = text.strip("/")
+        raise Misread(f'the pattern "{text}" matches nothing', f"write {bare}, /{bare} or **/{bare}")
     pieces = []
     for piece in re.findall(r"\*\*|\*|\?|\[!?\]?[^\]]*\]|.", text, re.DOTALL):
         if piece == "**":

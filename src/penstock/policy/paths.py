@@ -17,7 +17,16 @@ from msgspec import Struct
 
 from penstock.policy.json_values import text_of
 from penstock.wire.ambiguity import INHERITED
-from penstock.wire.json_walk import Part, caseless, first_byte, parts, place_to_add, skip_count, skip_unlike
+from penstock.wire.json_walk import (
+    Part,
+    TooMany,
+    caseless,
+    first_byte,
+    parts,
+    place_to_add,
+    skip_count,
+    skip_unlike,
+)
 
 MOST_STEPS = 64
 _CONTAINERS = (b"{", b"[")
@@ -142,7 +151,7 @@ def _surely(text: bytes, span: Span, steps: tuple[str, ...], test: Test) -> bool
     return is_exact and not is_missed  # else one reader finds it, and another takes a member without it
 
 
-def _chosen(text: bytes, span: Span, step: str) -> Iterator[tuple[Part, bool]]:
+def _chosen(text: bytes, span: Span, step: str, depth: int = 0) -> Iterator[tuple[Part, bool]]:
     """The members or elements that `step` could mean, each with whether it means it to everybody."""
     head = first_byte(text, span.start)
     if step == "*":
@@ -154,7 +163,7 @@ def _chosen(text: bytes, span: Span, step: str) -> Iterator[tuple[Part, bool]]:
             if likeness != _INHERITS:
                 yield part, likeness == _EXACT
             else:
-                for inner, _ in _chosen(text, Span(part.start, part.end), step):
+                for inner, _ in _chosen(text, Span(part.start, part.end), step, _deeper(depth)):
                     yield inner, False
     elif head == b"[" and (index := _maybe_index(step)) is not None:
         for part in _element(text, span.start, index):
@@ -162,17 +171,27 @@ def _chosen(text: bytes, span: Span, step: str) -> Iterator[tuple[Part, bool]]:
 
 
 _EXACT, _ALIKE, _INHERITS = range(3)
+_MOST_INHERITED = 4
+
+
+def _deeper(depth: int) -> int:
+    """One level further up the line of ancestors; each is looked through whole, so there must be few."""
+    if depth >= _MOST_INHERITED:
+        raise TooMany("more is inherited than any honest message has")
+    return depth + 1
 
 
 def _alternatives(text: bytes, start: int, step: str) -> Iterator[tuple[Part, int]]:
     """The members of the object at `start` that have a part in what somebody finds under the name `step`."""
     skip = skip_unlike(step)
+    ancestors = 0
     for part in parts(text, start, skip):
         name = text_of(part.name or b'""')
         if name == step:
             yield part, _EXACT
         elif name in INHERITED and step not in INHERITED:
             if first_byte(text, part.start) == b"{":
+                ancestors = _deeper(ancestors)
                 yield part, _INHERITS
         elif caseless(name) == skip.alike:
             yield part, _ALIKE
@@ -224,7 +243,7 @@ def _wrapped(steps: tuple[str, ...], value: bytes) -> bytes:
     return value
 
 
-def _edits_to_drop(text: bytes, holder: Span, step: str) -> Iterator[Edit]:
+def _edits_to_drop(text: bytes, holder: Span, step: str, depth: int = 0) -> Iterator[Edit]:
     """Cuts out what the step could mean, each part with the comma that tied it to its neighbour."""
     head = first_byte(text, holder.start)
     if head not in _CONTAINERS:
@@ -236,7 +255,7 @@ def _edits_to_drop(text: bytes, holder: Span, step: str) -> Iterator[Edit]:
     own: list[Part] = []
     for part, likeness in _alternatives(text, holder.start, step):
         if likeness == _INHERITS:
-            yield from _edits_to_drop(text, Span(part.start, part.end), step)
+            yield from _edits_to_drop(text, Span(part.start, part.end), step, _deeper(depth))
         else:
             own.append(part)
     yield from _cuts(text, holder, iter(own))

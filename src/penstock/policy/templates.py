@@ -6,6 +6,7 @@ value. `$${` stands for `${` itself.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,7 +19,6 @@ from penstock.policy.exchange import Context
 from penstock.policy.json_values import text_of
 from penstock.policy.paths import BadPath, Path, parse_path, spliced
 from penstock.policy.readings import method_of, params_of
-from penstock.wire.json_walk import first_byte
 from penstock.wire.message import Message
 
 NAMES = ("session_id", "method", "params_hash", "client_name", "param.PATH")
@@ -54,6 +54,20 @@ class Template(Struct, frozen=True):
             piece if isinstance(piece, str) else _tame(piece.fill(message, context)) for piece in self.pieces
         ]
 
+    def counted(self, message: Message, context: Context) -> list[list[str]] | None:
+        """The keys under which a message counts, one for each value that somebody could read in a hole.
+
+        However a value is spelt it is one key, and one that is written beside it makes no new one. None when
+        there are more values than anybody should count.
+        """
+        keys: list[list[str]] = [[]]
+        for piece in self.pieces:
+            values = [piece] if isinstance(piece, str) else piece.values(message, context)
+            if len(keys) * len(values) > limits.TEMPLATE_VALUES:
+                return None
+            keys = [[*key, _tame(value)] for key in keys for value in values]
+        return keys
+
 
 def _tame(value: str) -> str:
     value = value[: limits.TEMPLATE_VALUE]
@@ -78,6 +92,13 @@ class Hole(Struct, frozen=True):
         if self.name == "client_name":
             return context.session.client_name or ""
         return params_hash(message, context)
+
+    def values(self, message: Message, context: Context) -> list[str]:
+        """Everything that somebody could read here, in one form of each value."""
+        if self.path is None:
+            return [self.fill(message, context)]
+        tokens = _tokens(self.path, message, context, limits.TEMPLATE_VALUES + 1)
+        return sorted({_one_form(token) for token in tokens}) or [""]
 
 
 class JsonTemplate(Struct, frozen=True):
@@ -157,14 +178,24 @@ def digest(fields: Iterable[str | bytes]) -> bytes:
 
 
 def _shown_values(path: Path, message: Message, context: Context) -> list[str]:
+    return [
+        text_of(token) if token.startswith(b'"') else token.decode("utf-8", "replace")
+        for token in _tokens(path, message, context, limits.TEMPLATE_VALUES)
+    ]
+
+
+def _tokens(path: Path, message: Message, context: Context, most: int) -> list[bytes]:
     place = params_of(message, context)
     if place is None:
         return []
-    out = []
-    for span in path.find(place.text, place.start, place.end):
-        token = place.text[span.start : span.end]
-        is_text = first_byte(place.text, span.start) == b'"'
-        out.append(text_of(token) if is_text else token.decode("utf-8", "replace"))
-        if len(out) >= limits.TEMPLATE_VALUES:
-            break
-    return out
+    spans = itertools.islice(path.find(place.text, place.start, place.end), most)
+    return [place.text[span.start : span.end] for span in spans]
+
+
+def _one_form(token: bytes) -> str:
+    """A value in the one form that it has however it was written: 1, 1.0 and 1e0 are the same."""
+    if token.startswith(b'"'):
+        return text_of(token).partition("\0")[0]
+    import json
+
+    return json.dumps(json.loads(token, parse_int=float), sort_keys=True)

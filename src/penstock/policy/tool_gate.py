@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
-from penstock.wire.ambiguity import folded
+from penstock.wire.ambiguity import as_lax_readers_see
 from penstock.wire.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.replies import error_reply, raw_error_reply, result_reply, tool_not_found
 
@@ -41,8 +41,7 @@ def _looks_gated(method: str) -> bool:
     is_plain = method.isascii() and method.islower() and method.isprintable() and " " not in method
     if is_plain and "tool" not in method:
         return False
-    plain = "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
-    return plain in GATED
+    return as_lax_readers_see(method) in GATED
 
 
 def _call(message: Message, catalog: ToolCatalog) -> Verdict:

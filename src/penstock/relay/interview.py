@@ -6,15 +6,15 @@ import asyncio
 import logging
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from penstock import __version__
 from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink
+from penstock.relay.greeting import maybe_greeting
 from penstock.relay.list_fetch import ListFetch, own_id, own_notification, own_request
-from penstock.wire.ambiguity import readable
 from penstock.wire.eras import (
     LEGACY_VERSIONS,
     META_CAPABILITIES,
@@ -34,10 +34,6 @@ _CLIENT = {"name": "penstock", "version": __version__}
 _CAPABILITIES: dict[str, object] = {"roots": {}, "sampling": {}, "elicitation": {}}
 """Some upstreams list a tool only to clients that can do what it asks of them. Which clients will come is not
 known yet, so we ask for all there is; a client that cannot do it is told so by the upstream when it calls."""
-
-
-class _Initialized(Struct):
-    capabilities: dict[str, Raw] = {}
 
 
 class NotThisEra(ToolListFailed):
@@ -161,10 +157,5 @@ class Interview:
 
 
 def _offers_tools(answer: Message) -> bool:
-    try:
-        return (
-            "tools"
-            in msgspec.json.decode(readable(answer.envelope["result"]), type=_Initialized).capabilities
-        )
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return True
+    greeting = maybe_greeting(answer.envelope["result"])
+    return greeting is None or greeting.has_tools

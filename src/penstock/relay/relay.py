@@ -10,9 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-from msgspec import Raw, Struct
-
 from penstock import limits
 from penstock.errors import (
     ClientProtocolError,
@@ -28,9 +25,9 @@ from penstock.policy.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict
 from penstock.relay.contracts import ClientLink, Route, UpstreamLink
 from penstock.relay.gathering import Gathering
+from penstock.relay.greeting import Greeting, maybe_greeting
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
 from penstock.relay.waiting_room import WaitingRoom
-from penstock.wire.ambiguity import readable
 from penstock.wire.eras import BATCH_VERSION, MODERN_VERSIONS, Era, maybe_modern_meta
 from penstock.wire.message import (
     INTERNAL_ERROR,
@@ -39,6 +36,7 @@ from penstock.wire.message import (
     Batch,
     Kind,
     Message,
+    is_batch,
     read_client_message,
     read_upstream_message,
 )
@@ -50,13 +48,6 @@ _RESPONSE = Kind.RESPONSE
 # These may wait for ever: a handshake with an upstream that hangs, a subscription until somebody ends it.
 _LASTING = frozenset({"initialize", "subscriptions/listen"})
 _HOLDING = "holding"  # the reason for not reading a client whose tool requests pile up
-
-
-class _Initialized(Struct):
-    """What matters of the answer to initialize."""
-
-    version: object = msgspec.field(name="protocolVersion", default=None)
-    capabilities: dict[str, Raw] = {}
 
 
 class Relay:
@@ -269,6 +260,9 @@ class Relay:
     # --- the catalog -----------------------------------------------------------------------------------
 
     def _hold(self, message: Message, route: Route | None) -> None:
+        if self._room.bytes_held > 2 * limits.HELD_BYTES:  # from a client whose reading cannot be paused
+            self._to_client(error_reply(message.id_token, INTERNAL_ERROR, "Too much waits already"), route)
+            return
         self._room.hold(message, route)
         if self._room.bytes_held > limits.HELD_BYTES:
             self._client.pause(_HOLDING)
@@ -336,7 +330,10 @@ class Relay:
                 log.warning("Skipped a batch from the upstream: this protocol version has none.")
                 return
             for part in message.parts:
-                self.from_upstream(part)
+                if is_batch(part):
+                    log.warning("Skipped a batch within a batch from the upstream.")
+                else:
+                    self.from_upstream(part)
         elif message.kind is _RESPONSE:
             self._take_upstream_response(message)
         elif self._is_filtering and tool_lists.shows_hidden_tools(message, self._choice):
@@ -407,13 +404,10 @@ class Relay:
         if result is None:
             self._was_initialize_sent = False
             return
-        try:
-            answer = msgspec.json.decode(readable(result), type=_Initialized)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            answer = _Initialized()
+        answer = maybe_greeting(result) or Greeting()
         self._was_initialize_answered = True
         self._version = answer.version
-        self._has_tools = "tools" in answer.capabilities
+        self._has_tools = answer.has_tools
         if self._was_initialized_said or not self._room.is_empty:
             self._want_catalog(None)
 

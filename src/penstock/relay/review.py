@@ -18,8 +18,7 @@ from penstock.policy.exchange import Context, Direction, ExchangeState, SessionS
 from penstock.policy.interception import Interceptor
 from penstock.policy.outcome import Outcome, Pass, Refuse
 from penstock.relay.tables import PendingTable
-from penstock.wire.ambiguity import Members
-from penstock.wire.eras import META_CLIENT
+from penstock.wire.eras import decode_sender
 from penstock.wire.ids import id_key
 from penstock.wire.message import (
     INTERNAL_ERROR,
@@ -312,10 +311,11 @@ class Reviews:
 def maybe_client_name(message: Message) -> str | None:
     """What the client calls itself, at its handshake or in the `_meta` of a modern request."""
     params = message.params or {}
-    info = params.get("clientInfo") if message.method == "initialize" else None
     try:
+        info = params.get("clientInfo") if message.method == "initialize" else None
         if info is None and "_meta" in params:
-            info = msgspec.json.decode(params["_meta"], type=Members).get(META_CLIENT)
+            said = decode_sender(params["_meta"]).client
+            info = None if said is msgspec.UNSET else said
         return None if info is None else msgspec.json.decode(info, type=_ClientInfo).name
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None

@@ -21,15 +21,21 @@ class Exchange(Struct):
     route: Route | None = None
     meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
     asked: Any = None  # what the rules remember of it (relay/review.Asked), where they were asked
+    weight: int = 0  # bytes that are kept for it
 
 
 class PendingTable:
-    """The requests of one direction of one session that were passed on and not yet answered."""
+    """The requests of one direction of one session that were passed on and not yet answered.
+
+    Past so many, or so many bytes of what is kept of them, the oldest are forgotten.
+    """
 
     def __init__(self, capacity: int = limits.PENDING_REQUESTS) -> None:
         self._capacity = capacity
         self._exchanges: dict[bytes, Exchange] = {}
-        self._rounded: dict[bytes, list[bytes]] = {}  # keys of ids that a peer may give back less exactly
+        self._weight = 0  # of all together
+        # Keys of ids that a peer may give back less exactly, oldest first.
+        self._rounded: dict[bytes, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
         return len(self._exchanges)
@@ -42,12 +48,16 @@ class PendingTable:
         key = exact_key(exchange.id_token)
         if key in self._exchanges:
             return False
-        if len(self._exchanges) >= self._capacity:
-            self._take_out(next(iter(self._exchanges)))
+        exchange.weight = len(key)
+        if exchange.asked is not None:
+            exchange.weight += len(exchange.asked.state.request.raw)
+        self._weight += exchange.weight
+        if len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES:
+            self._forget_oldest()
         self._exchanges[key] = exchange
         rounded = id_key(exchange.id_token)
         if rounded != key:
-            self._rounded.setdefault(rounded, []).append(key)
+            self._rounded.setdefault(rounded, {})[key] = None
         return True
 
     def close(self, id_token: bytes) -> Exchange | None:
@@ -56,7 +66,7 @@ class PendingTable:
         if key in self._exchanges:
             return self._take_out(key)
         alike = self._rounded.get(id_key(id_token))
-        return self._take_out(alike[0]) if alike else None
+        return self._take_out(next(iter(alike))) if alike else None
 
     def find(self, id_token: bytes) -> Exchange | None:
         """The request that waits under `id_token`."""
@@ -67,15 +77,24 @@ class PendingTable:
         waiting = list(self._exchanges.values())
         self._exchanges.clear()
         self._rounded.clear()
+        self._weight = 0
         return waiting
+
+    def _forget_oldest(self) -> None:
+        """Makes room for one more."""
+        while self._exchanges and (
+            len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES
+        ):
+            self._take_out(next(iter(self._exchanges)))
 
     def _take_out(self, key: bytes) -> Exchange:
         exchange = self._exchanges.pop(key)
+        self._weight -= exchange.weight
         if self._rounded:
             rounded = id_key(exchange.id_token)
-            alike = self._rounded.get(rounded, [])
-            if key in alike:
-                alike.remove(key)
+            alike = self._rounded.get(rounded)
+            if alike is not None:
+                alike.pop(key, None)
                 if not alike:
                     del self._rounded[rounded]
         return exchange
@@ -91,7 +110,7 @@ class RecentIds:
 
     def add(self, id_token: bytes) -> None:
         """Remembers an id, forgetting the oldest when there are too many."""
-        key = id_key(id_token)
+        key = _short_key(id_token)
         if key not in self._keys:
             self._keys.add(key)
             self._order.append(key)
@@ -99,13 +118,22 @@ class RecentIds:
                 self._keys.discard(self._order.popleft())
 
     def __contains__(self, id_token: bytes) -> bool:
-        return id_key(id_token) in self._keys
+        return _short_key(id_token) in self._keys
 
     def discard(self, id_token: bytes) -> None:
         """Forgets an id that is now in use for something that was passed on."""
         if not self._keys:
             return
-        key = id_key(id_token)
+        key = _short_key(id_token)
         if key in self._keys:
             self._keys.discard(key)
             self._order.remove(key)
+
+
+def _short_key(id_token: bytes) -> bytes:
+    """What stands for an id where it need not be given back: an id may be as long as a message."""
+    key = id_key(id_token)
+    return key if len(key) <= _KEPT_ID_BYTES else b"%d" % hash(key)
+
+
+_KEPT_ID_BYTES = 256

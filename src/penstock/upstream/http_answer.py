@@ -9,6 +9,7 @@ from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.net.http_client import Ticket
 from penstock.wire.http1 import Headers, find
+from penstock.wire.pieces import Pieces
 from penstock.wire.sse import Oversize, SseEvent, SseReader
 
 _EVENT_BYTES = limits.MESSAGE_BYTES + limits.EVENT_SLACK_BYTES
@@ -64,7 +65,7 @@ class HttpAnswer:
         self.last_id: bytes | None = None
         self.retry: float | None = None
         self._reader: SseReader | None = None
-        self._pieces: list[bytes] = []
+        self._pieces = Pieces()
         self._room = 0
         self._size = 0
 
@@ -120,19 +121,17 @@ class HttpAnswer:
                     return
             return
         self._size += len(chunk)
-        self._pieces.append(chunk)
+        self._pieces.add(chunk)
         if self._size > self._room:
             # Nobody waits for the rest of what is not going to be passed on.
             self.is_too_big = True
-            self.body = b"".join(self._pieces[:2])[: limits.ERROR_EXCERPT_BYTES]
-            self._pieces.clear()
+            self.body = self._pieces.take()[: limits.ERROR_EXCERPT_BYTES]
             self.cancel()
             self._owner.over(self, None)
 
     def on_end(self) -> None:
         """The body is complete."""
-        self.body = b"".join(self._pieces)
-        self._pieces.clear()
+        self.body = self._pieces.take()
         self._owner.over(self, None)
         self._let_go()
 

@@ -13,7 +13,6 @@ from penstock import limits
 from penstock.wire.ids import id_key
 from penstock.wire.message import Kind, Message
 
-
 _BYTES_BESIDE = 1024
 """What a small message takes in memory beside its own bytes, about: it has been taken apart."""
 

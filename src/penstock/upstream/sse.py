@@ -22,6 +22,7 @@ from penstock.errors import (
 )
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
+from penstock.relay.tables import Exchange, PendingTable
 from penstock.upstream import refusals
 from penstock.upstream.endpoint import maybe_target
 from penstock.upstream.handshake import Handshake, revive
@@ -76,7 +77,7 @@ class SseUpstream:
         self._stream: HttpAnswer | None = None
         self._was_opened_again = False
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: dict[bytes, bytes] = {}  # requests without an answer, by id
+        self._waiting = PendingTable()  # requests without an answer
         self._own: tuple[bytes, asyncio.Future[bytes]] | None = None
         self._opened: asyncio.Future[None] | None = None
         self._reasons: set[str] = set()
@@ -100,13 +101,13 @@ class SseUpstream:
         if message.method == "notifications/cancelled":
             token = (message.params or {}).get("requestId")
             if token is not None:
-                self._waiting.pop(id_key(bytes(token)), None)
+                self._waiting.close(bytes(token))
         self._handshake.hear(message)
         self._outbox.put(message)
 
     def _post(self, message: Message) -> None:
         if message.method is not None and message.id_token is not None:
-            self._waiting[id_key(message.id_token)] = message.id_token
+            self._waiting.open(Exchange(message.id_token, message.method))
         self._posts.send(message)
 
     def _refused(self, message: Message, reply: bytes) -> None:
@@ -116,7 +117,7 @@ class SseUpstream:
             if not self._own[1].done():
                 self._own[1].set_exception(UpstreamLost("It did not take the handshake"))
             return
-        if self._waiting.pop(id_key(message.id_token), None) is not None:
+        if self._waiting.close(message.id_token) is not None:
             self._deliver(reply)
 
     # --- flow --------------------------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class SseUpstream:
             return
         if id_token is not None:
             key = id_key(id_token)
-            self._waiting.pop(key, None)
+            self._waiting.close(id_token)
             if self._own is not None and self._own[0] == key:
                 if not self._own[1].done():
                     self._own[1].set_result(raw)
@@ -208,7 +209,7 @@ class SseUpstream:
     def _skip_long(self, id_token: bytes | None, size: int) -> None:
         assert self.receiver is not None
         if id_token is not None:
-            self._waiting.pop(id_key(id_token), None)
+            self._waiting.close(id_token)
         self.receiver.upstream_refused(id_token, f"It has {size} bytes")
 
     def _deliver(self, raw: bytes) -> None:
@@ -266,10 +267,9 @@ class SseUpstream:
             self._give_up(SessionEnded() if error.is_of_one_session else UpstreamLost())
             return
         self._outbox.hold()
-        waiting_ids, self._waiting = self._waiting, {}
         assert self.receiver is not None
-        for id_token in waiting_ids.values():
-            self.receiver.upstream_refused(id_token, "The connection to the upstream was lost")
+        for exchange in self._waiting.close_all():
+            self.receiver.upstream_refused(exchange.id_token, "The connection to the upstream was lost")
         self._revival = self._loop.create_task(self._revive())
 
     def _drop_stream(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import itertools
+import operator
 import re
 from collections.abc import Iterator
 
@@ -48,14 +49,17 @@ _SEPARATOR = re.compile(rb"[ \t\r\n]*,")
 _CLOSING = re.compile(rb"[ \t\r\n]*\}")
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_HALF = rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_LONE_HALF = re.compile(rb"(?:[^\\]++|" + _PAIR + rb"|(?!" + _HALF + rb")\\.)*+(" + _HALF + rb")", re.DOTALL)
+_HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+# Where no backslash is escaped: a half is alone when the other half does not stand beside it.
+_LONE_HALF = re.compile(_HIGH + b"(?!" + _LOW + b")|(?<!" + _HIGH + b")" + _LOW)
 
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # one level down, one level up, as signed bytes
+_RUN = re.compile(rb"\[+|\]+")
 _PEELED_LEVELS = 8
+_MUCH = 8  # one part in so many that peeling must take away, to be worth another turn
 _SCAN_BYTES = 64 * 1024
 _SHALLOW_BYTES = 2 * limits.NESTING  # what is opened is closed: so short a text cannot nest deep
 
@@ -142,17 +146,29 @@ def nests_deeper(raw: bytes, levels: int) -> bool:
         if after < 0:
             # More closed than opened: no JSON. But a decoder goes as deep as this before it notices.
             return depth + max(_depths(brackets)) > levels
-        # Peeling the innermost level is quick where there is much of it; the rest is counted one by one.
+        if depth < levels and b"[[" not in brackets:
+            depth = after
+            continue  # nothing in this slice goes down two levels at once, and one there is room for
+        # Peeling the innermost level is quick where there is much of it; the rest is counted by its runs.
         # What came before and what is still to come make the slice whole.
         nest = b"[" * depth + brackets + b"]" * after
         peeled = 0
         while nest and peeled < _PEELED_LEVELS:
+            was = len(nest)
             nest = nest.replace(b"[]", b"")
             peeled += 1
-        if peeled + max(_depths(nest), default=0) > levels:
+            if was - len(nest) < was // _MUCH:
+                break
+        if peeled + _depth(nest) > levels:
             return True
         depth = after
     return False
+
+
+def _depth(nest: bytes) -> int:
+    """How deep brackets go that all close again, counted by the run: few are short in what was peeled."""
+    runs = list(map(len, _RUN.findall(nest)))
+    return max(itertools.accumulate(map(operator.sub, runs[::2], [0, *runs[1::2]])), default=0)
 
 
 def _depths(brackets: bytes) -> Iterator[int]:
@@ -263,12 +279,16 @@ def readable(raw: bytes | Raw) -> bytes | Raw:
     """
     if not _SURROGATE.search(memoryview(raw)):
         return raw
-    text = bytearray(raw)
-    position = 0
-    while half := _LONE_HALF.match(text, position):
-        position = half.end()
-        text[position - 4 : position] = b"ffff"
-    return bytes(text) if position else raw
+    text = bytes(raw)
+    if b"\0" in text:
+        return raw  # no JSON
+    has_escaped = b"\\\\" in text
+    if has_escaped:
+        text = text.replace(b"\\\\", b"\0\0")  # so that each backslash that is left begins an escape
+    text, halves = _LONE_HALF.subn(rb"\\uffff", text)
+    if not halves:
+        return raw
+    return text.replace(b"\0\0", b"\\\\") if has_escaped else text
 
 
 def _plain_reason(why: Exception) -> str:
@@ -312,8 +332,12 @@ def _is_same(one: memoryview, other: memoryview) -> bool:
 
 def _refuse_look_alikes(names: Members) -> None:
     seen: set[str] = set()
+    odd = 0
     for name in names:
         plain = name if name in RESERVED else folded(name)
+        odd += not name.isascii()
+        if odd > _ODD_NAMES:
+            raise Ambiguous(f"it has more than {_ODD_NAMES} names that are not ASCII")
         if plain in seen or (plain in RESERVED and name not in RESERVED):
             raise Ambiguous("a member name looks like another")
         if plain in INHERITED:
@@ -322,17 +346,40 @@ def _refuse_look_alikes(names: Members) -> None:
 
 
 def folded(name: str) -> str:
-    """`name` as the laxest reader would take it: case, width, blanks and invisible characters gone."""
+    """`name` as the laxest reader would take it: case, width, blanks and invisible characters gone.
+
+    One that is long even so is given back as it is: it is none that anybody looks for.
+    """
     name = name.partition("\0")[0]
-    if not name.isascii():
+    if name.isascii() and name.isprintable():
+        return name.replace(" ", "").casefold()
+    # Bit by bit: one character can become eighteen, and a name can be as long as a message.
+    plain = ""
+    for at in range(0, len(name), _FOLDED_AT_ONCE):
+        plain += _folded(name[at : at + _FOLDED_AT_ONCE])
+        if len(plain) > _LONGEST_NAME:
+            return name
+    return plain
+
+
+def _folded(name: str) -> str:
+    if name.isascii():
+        name = "".join(filter(str.isprintable, name))
+    else:
         import unicodedata  # a table of 1 MB that plain traffic never needs
 
         name = unicodedata.normalize("NFKC", name)
         name = "".join(char for char in name if unicodedata.category(char) not in _INVISIBLE)
         name = unicodedata.normalize("NFKC", name.casefold())
-    elif not name.isprintable():
-        name = "".join(filter(str.isprintable, name))
     return name.replace(" ", "").casefold()
 
 
+def as_lax_readers_see(method: str) -> str:
+    """`method` as the laxest reader would take it: folded, and with plain slashes between its parts."""
+    return "/".join(part for part in folded(method).replace("\\", "/").split("/") if part)
+
+
+_FOLDED_AT_ONCE = 16
+_ODD_NAMES = 1_000  # to look at each takes long, and messages have their own names for things
+_LONGEST_NAME = 64  # characters; the longest that we look for has 38
 _INVISIBLE = frozenset({"Cf", "Cc", "Cs", "Co", "Cn", "Mn", "Zs", "Zl", "Zp"})

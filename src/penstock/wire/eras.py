@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock.wire.ambiguity import Members, readable
 
@@ -44,12 +45,18 @@ def maybe_modern_meta(params: Members | None) -> bytes | None:
     if meta is None:
         return None
     try:
-        named = msgspec.json.decode(readable(meta), type=Members)
+        sender = decode_sender(readable(meta))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    if META_VERSION not in named:
-        return None
-    return msgspec.json.encode({name: named[name] for name in _META_OF_SENDER if name in named})
+    return None if sender.version is UNSET else msgspec.json.encode(sender)
 
 
-_META_OF_SENDER = (META_VERSION, META_CLIENT, META_CAPABILITIES)
+class Sender(Struct, gc=False):
+    """What the `_meta` of a modern request says of who sent it; whatever else there is, is not kept."""
+
+    version: Raw | UnsetType = msgspec.field(name=META_VERSION, default=UNSET)
+    client: Raw | UnsetType = msgspec.field(name=META_CLIENT, default=UNSET)
+    capabilities: Raw | UnsetType = msgspec.field(name=META_CAPABILITIES, default=UNSET)
+
+
+decode_sender = msgspec.json.Decoder(Sender).decode

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec import Raw, Struct
 
 from penstock.errors import UpstreamProtocolError
-from penstock.wire.ambiguity import Members
 from penstock.wire.message import Kind, Message, read_upstream_message
 
 _SMALL_BYTES = 16 * 1024
@@ -19,7 +19,19 @@ _LEADING = re.compile(
 _OPENING = re.compile(rb'\s*\{\s*"(?:result|error)"\s*:')
 # After the id only one brace closes, so it is the outermost object's.
 _TRAILING = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb"\s*\}\s*\Z")
-_decode = msgspec.json.Decoder(Members).decode
+_ABSENT = Raw(b"")
+
+
+class _Envelope(Struct, gc=False):
+    """What tells a response; whatever else there is, is not kept."""
+
+    id: Raw = Raw(b"null")
+    method: Raw = _ABSENT
+    result: Raw = _ABSENT
+    error: Raw = _ABSENT
+
+
+_decode = msgspec.json.Decoder(_Envelope).decode
 
 
 def maybe_response_id(raw: bytes) -> bytes | None:
@@ -34,12 +46,12 @@ def maybe_response_id(raw: bytes) -> bytes | None:
         if found is not None:
             return found[1]
     try:
-        members = _decode(raw)
+        seen = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _maybe_id_read_strictly(raw)
-    if "method" in members or not ("result" in members or "error" in members):
+    if seen.method is not _ABSENT or (seen.result is _ABSENT and seen.error is _ABSENT):
         return None
-    return bytes(members.get("id", b"null"))
+    return bytes(seen.id)
 
 
 def _maybe_id_read_strictly(raw: bytes) -> bytes | None:

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from penstock import limits
-from penstock.wire.ambiguity import Members, readable
-from penstock.wire.eras import META_VERSION
+from penstock.wire.ambiguity import Members, NotAnArray, NotJson, elements, last_members, readable
+from penstock.wire.eras import decode_sender
 from penstock.wire.http1 import Headers
 from penstock.wire.message import Message
 
@@ -30,7 +30,6 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)").fullmatch
 _MOST_DIGITS = 4_300  # what a Python server is willing to turn into text
 _decode_text = msgspec.json.Decoder(str).decode
-_decode_members = msgspec.json.Decoder(Members).decode
 
 # Where else in a schema a schema may stand. A mark at any of these makes the whole schema ask for nothing.
 _ONE_SCHEMA = frozenset(
@@ -57,8 +56,8 @@ def maybe_modern_version(params: Members | None) -> str | None:
     if meta is None:
         return None
     try:
-        token = _decode_members(readable(meta)).get(META_VERSION)
-        return None if token is None else _decode_text(token)
+        token = decode_sender(readable(meta)).version
+        return None if token is UNSET else _decode_text(token)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -109,9 +108,11 @@ class SchemaBook:
             return
         try:
             page = msgspec.json.decode(readable(raw), type=_ListAnswer)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            entries = elements(page.result.tools)
+            tools = [msgspec.json.decode(readable(entry), type=_Tool) for entry in entries]
+        except (NotJson, NotAnArray, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
-        for tool in page.result.tools:
+        for tool in tools:
             mirrors = mirrors_in(tool.schema)
             if mirrors and (tool.name in self._mirrors or len(self._mirrors) < limits.SCHEMAS):
                 self._mirrors[tool.name] = mirrors
@@ -140,7 +141,7 @@ class _Tool(Struct):
 
 
 class _ListResult(Struct):
-    tools: list[_Tool]
+    tools: Raw
 
 
 class _ListAnswer(Struct):
@@ -150,7 +151,7 @@ class _ListAnswer(Struct):
 def mirrors_in(schema: bytes | Raw) -> tuple[Mirror, ...]:
     """The arguments that a schema, as it is written, marks."""
     text = bytes(schema)
-    if _MARK.encode() not in text and b"\\u" not in text:
+    if len(text) > limits.SCHEMA_BYTES or (_MARK.encode() not in text and b"\\u" not in text):
         return ()
     try:
         return mirrors_of(msgspec.json.decode(readable(text)))
@@ -203,7 +204,7 @@ def maybe_mirrored_text(arguments: Raw, mirror: Mirror) -> str | None:
     token = arguments
     try:
         for name in mirror.path:
-            token = _decode_members(token)[name]
+            token = last_members(token)[0][name]
         return _maybe_text(bytes(token), mirror.is_integer)
     except (KeyError, msgspec.DecodeError, ValueError):
         return None

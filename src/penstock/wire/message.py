@@ -113,6 +113,9 @@ def read_client_message(raw: bytes) -> Message | Batch:
 def _read_client_strictly(raw: bytes) -> Message | Batch:
     envelope = _read_envelope(raw, ClientProtocolError)
     if isinstance(envelope, Batch):
+        if len(envelope.parts) > limits.BATCH_MESSAGES:
+            reason = f"Invalid request: a batch of more than {limits.BATCH_MESSAGES} messages"
+            raise ClientProtocolError(INVALID_REQUEST, reason)
         return envelope
     params = envelope.get("params")
     if params is None or memoryview(params)[0] != _OPEN_BRACE:
@@ -151,13 +154,19 @@ def _read_envelope(raw: bytes, blame: type[ProtocolError]) -> Members | Batch:
         raise blame(INVALID_REQUEST, f"Invalid request: {len(raw)} bytes, over {limits.MESSAGE_BYTES}")
     try:
         check_text(raw)
-        return Batch(raw, elements(raw)) if raw.lstrip(_BLANK)[:1] == b"[" else members(raw)
+        return Batch(raw, elements(raw)) if is_batch(raw) else members(raw)
     except NotJson as why:
         raise blame(PARSE_ERROR, f"Parse error: {why}", maybe_id_at_edges(raw, raw)) from None
     except Ambiguous as why:
         raise blame(INVALID_REQUEST, f"Invalid request: {why}", maybe_sole_id(raw)) from None
     except NotAnObject:
         raise blame(INVALID_REQUEST, "Invalid request: it is not an object") from None
+
+
+def is_batch(raw: bytes) -> bool:
+    """Whether `raw` can only be a batch. Within another there is none: at each of 128 levels, all that lies
+    below would be read again."""
+    return raw.lstrip(_BLANK)[:1] == b"["
 
 
 def _classify(raw: bytes, envelope: Members, params: Members | None, blame: type[ProtocolError]) -> Message:

@@ -43,8 +43,42 @@ class Result(Struct, forbid_unknown_fields=True, gc=False):
     result: dict[str, Raw]
 
 
+class _LargeBody(Struct, forbid_unknown_fields=True, gc=False):
+    """What large results have, by name: a table of all that somebody might put there could take seventeen
+    times the message."""
+
+    content: Raw = _ABSENT
+    structured: Raw = msgspec.field(name="structuredContent", default=_ABSENT)
+    is_error: Raw = msgspec.field(name="isError", default=_ABSENT)
+    kind: Raw = msgspec.field(name="resultType", default=_ABSENT)
+    meta: Raw = msgspec.field(name="_meta", default=_ABSENT)
+    contents: Raw = _ABSENT
+    messages: Raw = _ABSENT
+    ttl: Raw = msgspec.field(name="ttlMs", default=_ABSENT)
+    scope: Raw = msgspec.field(name="cacheScope", default=_ABSENT)
+
+
+class _LargeResult(Struct, forbid_unknown_fields=True, gc=False):
+    jsonrpc: Literal["2.0"]
+    id: Raw
+    result: _LargeBody
+
+
+_LARGE_NAMES = tuple(zip(_LargeBody.__struct_encode_fields__, _LargeBody.__struct_fields__, strict=True))
+
+
+def decode_result(raw: bytes) -> Result:
+    """The response in `raw`, if it is plain; raises msgspec.DecodeError or UnicodeDecodeError."""
+    if len(raw) <= COPIED_BYTES:
+        return _decode_result(raw)
+    answer = _decode_large(raw)
+    found = ((name, getattr(answer.result, field)) for name, field in _LARGE_NAMES)
+    return Result("2.0", answer.id, {name: value for name, value in found if value is not _ABSENT})
+
+
 decode_request = msgspec.json.Decoder(Request).decode
-decode_result = msgspec.json.Decoder(Result).decode
+_decode_result = msgspec.json.Decoder(Result).decode
+_decode_large = msgspec.json.Decoder(_LargeResult).decode
 encode = msgspec.json.Encoder().encode
 _REQUEST_BYTES = len(b'{"jsonrpc":"2.0","method":""}')
 _PARAMS_BYTES = len(b',"params":{}')

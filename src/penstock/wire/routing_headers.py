@@ -22,6 +22,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 def check_routing_headers(message: Message, fields: dict[bytes, bytes], is_required: bool) -> None:
     """Raises ClientProtocolError where a routing header is missing, repeated or says something else."""
     if message.method is None:
+        refuse_routing_headers(fields, message.id_token)
         return
     if is_required:
         version = maybe_modern_version(message.params)
@@ -35,6 +36,13 @@ def check_routing_headers(message: Message, fields: dict[bytes, bytes], is_requi
         name = _maybe_text(message, naming)
         if name is not None:
             _compare(message, fields.get(b"mcp-name"), name, "Mcp-Name", is_required)
+
+
+def refuse_routing_headers(fields: dict[bytes, bytes], id_token: bytes | None = None) -> None:
+    """The same for what is no single request or notification, so that no such header can be right."""
+    if b"mcp-method" in fields or b"mcp-name" in fields:
+        reason = "Header mismatch: the body has no method of its own"
+        raise ClientProtocolError(HEADER_MISMATCH, reason, id_token)
 
 
 def decode_header(value: bytes) -> str:

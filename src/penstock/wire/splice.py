@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from penstock.wire.ambiguity import Ambiguous, Members, folded, readable
+from penstock.wire.ambiguity import INHERITED, Ambiguous, Members, folded, readable
 
 _OPENING = re.compile(rb"[ \t\r\n]*\{")
 _MEMBER = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*+")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
@@ -70,7 +70,7 @@ def maybe_sole_span(text: bytes, name: str) -> tuple[int, int] | None:
             found = _decode_text(readable(part.name))
             if found == name:
                 spans.append((part.start, part.end))
-            elif folded(found) == plain:
+            elif folded(found) == plain or folded(found) in INHERITED:
                 raise Ambiguous("a member name looks like another")
     except TooMany:
         raise Ambiguous(f'there is too much beside "{name}"') from None

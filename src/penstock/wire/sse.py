@@ -9,6 +9,7 @@ The work is linear in the bytes however they are cut, and an event over the limi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -17,6 +18,13 @@ _BOM = b"\xef\xbb\xbf"
 _LF, _CR = 0x0A, 0x0D
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _RETRY_DIGITS = 18  # a reconnection time beyond that is nobody's; int() of a megabyte of digits is slow
+_FEW_LINES = 64
+_BLOCK_BYTES = 64 * 1024
+_FIELDS = frozenset((b"data", b"event", b"id", b"retry"))
+_UNSEEN = bytes(range(0x21)) + b"\x7f"  # blanks and control characters, which some strip off a name
+_MESSAGE = frozenset((b"", b"message"))
+# Where some end a line (Python's splitlines, and readers built on it) and the standard does not.
+_OTHER_BREAK = re.compile(rb"[\x00\x0b\x0c\x1c-\x1e\x85]|\xe2\x80[\xa8\xa9]").search
 _JOINTS = (b"\n\n", b"\n\r", b"\r\r")
 """The pairs of bytes that can stand where a line end is followed by an empty line; CR LF is one line end."""
 
@@ -29,6 +37,7 @@ class SseEvent(Struct, frozen=True, gc=False):
     data: bytes | None = None
     id: bytes | None = None
     retry: int | None = None
+    is_odd: bool = False  # a careless reader could find another event in `raw`: see `plainly`
 
 
 class Oversize(Struct, frozen=True, gc=False):
@@ -127,31 +136,77 @@ class SseReader:
 def _read_event(raw: bytes, is_first: bool) -> SseEvent:
     """The fields of one whole event."""
     text = raw[3:] if is_first and raw.startswith(_BOM) else raw
+    if 13 in text:
+        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     event, data, event_id, retry = b"", None, None, None
-    more: list[bytes] | None = None
-    for line in _LINE_END.split(text) if 13 in text else text.split(b"\n"):
-        if not line:
-            continue
-        name, _, value = line.partition(b":")
-        if value[:1] == b" ":
-            value = value[1:]
-        if name == b"data":
-            if data is None:
-                data = value
-            elif more is None:
-                more = [data, value]
-            else:
-                more.append(value)
-        elif name == b"event":
-            event = value
-        elif name == b"id":
-            if 0 not in value:
-                event_id = value
-        elif name == b"retry" and value.isdigit():
-            retry = int(value[:_RETRY_DIGITS])
-    if more is not None:
-        data = b"\n".join(more)
-    return SseEvent(raw, event.decode("utf-8", "replace") or "message", data, event_id, retry)
+    is_odd = False
+    joined: bytearray | None = None
+    for lines, is_suspect in _blocks(text):
+        for line in lines:
+            if not line:
+                continue
+            name, _, value = line.partition(b":")
+            if value[:1] == b" ":
+                value = value[1:]
+            if name == b"data":
+                if data is None:
+                    data = value
+                else:
+                    if joined is None:
+                        joined = bytearray(data)
+                    joined += b"\n"
+                    joined += value
+                continue
+            if name == b"event":
+                is_odd = is_odd or (event != b"" and event != value)  # whichever of the two a reader takes
+                event = value
+                if value == b"message":
+                    continue
+            elif name == b"id":
+                if 0 not in value:
+                    event_id = value
+            elif name == b"retry":
+                if value.isdigit():
+                    retry = int(value[:_RETRY_DIGITS])
+            elif name and (name.translate(None, _UNSEEN).lower() in _FIELDS or not name.isascii()):
+                is_odd = True
+            is_odd = is_odd or (is_suspect and _OTHER_BREAK(line) is not None)
+    if joined is not None:
+        data = bytes(joined)
+    if data and event not in _MESSAGE and _OTHER_BREAK(data):
+        is_odd = True
+    return SseEvent(raw, event.decode("utf-8", "replace") or "message", data, event_id, retry, is_odd)
+
+
+def _blocks(text: bytes) -> Iterable[tuple[list[bytes], bool]]:
+    """The lines of `text`, and whether there can be another break in one of them that matters.
+
+    Of very many, some at a time: all at once would take twenty times their size.
+    """
+    lines = text.split(b"\n", _FEW_LINES)
+    return ((lines, True),) if len(lines) <= _FEW_LINES else _many_blocks(text)
+
+
+def _many_blocks(text: bytes) -> Iterator[tuple[list[bytes], bool]]:
+    at = 0
+    while at < len(text):
+        end = text.rfind(b"\n", at, at + _BLOCK_BYTES)
+        if end < 0:
+            end = text.find(b"\n", at)
+            if end < 0:
+                end = len(text)
+        block = text[at:end]
+        yield block.split(b"\n"), _OTHER_BREAK(block) is not None
+        at = end + 1
+
+
+def plainly(event: SseEvent) -> SseEvent:
+    """An odd event with only its message in its bytes, or with nothing if it has none."""
+    if not event.data or event.event != "message":
+        return SseEvent(b"", event.event)
+    event_id = event.id if event.id is not None and not _OTHER_BREAK(event.id) else None
+    raw = encode_event(event.data, "message", event_id, event.retry)
+    return SseEvent(raw, "message", event.data, event_id, event.retry)
 
 
 def encode_event(

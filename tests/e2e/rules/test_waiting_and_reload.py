@@ -154,6 +154,23 @@ def test_a_modern_client_that_hangs_up_while_it_waits_has_cancelled(way: str, tm
         client.close()
 
 
+@pytest.mark.parametrize("way", ["modern", "cable"])
+def test_a_modern_client_cannot_cancel_what_another_one_waits_for(way: str, tmp_path: Path) -> None:
+    with Hook() as hook, Ruled(way, tmp_path, {"rules": [asks(hook)], "chain": PATIENT}) as ruled:
+        assert ruled.proxy is not None
+        with (
+            ruled.proxy.connect("streamable", "modern") as client,
+            ruled.proxy.connect("streamable", "modern") as other,
+        ):
+            hook.gate.clear()
+            client.request(b"77", "v/wait", b'{"n":"mine"}')
+            hook.wait()
+            other.say(cancel(b"77"))
+            assert other.ask("x/nothing")["result"]
+            hook.gate.set()
+            assert json.loads(client.answer(b"77"))["result"]
+
+
 def test_a_client_that_leaves_while_its_request_waits_still_has_it_sent(tmp_path: Path) -> None:
     with Ruled("stdio", tmp_path, {"rules": [rule("d", tool("echo"), {"delay": "200ms"})]}) as ruled:
         token = ruled.client.new_id()

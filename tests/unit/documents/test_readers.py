@@ -120,6 +120,11 @@ def test_a_file_that_cannot_be_read_says_where(name: str, data: bytes, line: int
     assert words in caught.value.reason
 
 
+def test_a_whole_number_may_be_longer_than_any_float() -> None:
+    for name in ("x.json", "x.yaml"):
+        assert read_document(name, b'{"a": 1%b}' % (b"0" * 400)).tree == {"a": 10**400}
+
+
 def test_a_few_lines_cannot_ask_for_billions_of_values() -> None:
     laughs = 'a0: &a0 ["ha","ha","ha","ha","ha","ha","ha","ha","ha"]\n'
     for level in range(1, 12):

@@ -42,3 +42,14 @@ def test_a_fault_in_the_gate_lets_nothing_pass_and_tells_nothing(monkeypatch, ca
     monkeypatch.undo()
     relay.from_client(b'{"jsonrpc":"2.0","id":"b","method":"ping"}')
     assert upstream.heard == [b'{"jsonrpc":"2.0","id":"b","method":"ping"}']
+
+
+def test_a_batch_within_a_batch_of_the_upstreams_is_not_taken_apart() -> None:
+    client, upstream = Side(), Side()
+    relay = Relay(client, upstream, ToolFilter())
+    relay.from_client(b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
+    relay.from_upstream(b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26"}}')
+    client.heard.clear()
+    note = b'{"jsonrpc":"2.0","method":"n"}'
+    relay.from_upstream(b"[%b,[%b], [[%b]],%b]" % (note, note, note, note))
+    assert client.heard == [note, note]

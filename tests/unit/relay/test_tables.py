@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
+from penstock import limits
 from penstock.relay.tables import Exchange, PendingTable, RecentIds
 
 
@@ -123,3 +126,47 @@ def test_an_id_that_is_in_use_again_does_not_count_among_the_recent() -> None:
     assert b"2" not in recent
     assert b"1" in recent
     assert b"3" in recent
+
+
+class _Asked:
+    """What the rules remember of a request."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.state = self
+        self.request = self
+        self.raw = raw
+
+
+def test_long_ids_and_requests_that_rules_remember_are_bounded_by_their_bytes() -> None:
+    step = limits.PENDING_BYTES // 4
+    for is_ruled in (False, True):
+        table = PendingTable()
+        for number in range(6):
+            id_token = b"%d" % number if is_ruled else b'"%d%b"' % (number, b"x" * step)
+            assert table.open(Exchange(id_token, "a", asked=_Asked(b"x" * step) if is_ruled else None))
+        assert len(table) == 3
+        assert [exchange.id_token[:2].strip(b'"') for exchange in table] == [b"3", b"4", b"5"]
+        for exchange in tuple(table):
+            table.close(exchange.id_token)
+        for number in range(3):
+            assert table.open(Exchange(b"%d" % number, "a", asked=_Asked(b"x" * step)))
+        assert len(table) == 3
+        table.close_all()
+        assert table.open(Exchange(b"9", "a", asked=_Asked(b"x" * (3 * step))))
+        assert table.open(Exchange(b"8", "a"))
+        assert len(table) == 2
+
+
+def test_a_long_id_is_remembered_without_being_kept() -> None:
+    recent = RecentIds()
+    long = b'"%b"' % (b"x" * 1_000_000)
+    tracemalloc.start()
+    try:
+        recent.add(long)
+        assert tracemalloc.get_traced_memory()[0] < 10_000
+    finally:
+        tracemalloc.stop()
+    assert long in recent
+    assert long[:-1] + b'x"' not in recent
+    recent.discard(long)
+    assert long not in recent

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import tracemalloc
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -676,3 +678,61 @@ def test_brackets_are_counted_also_after_a_slice_without_any(monkeypatch: pytest
     monkeypatch.setattr(ambiguity, "_SCAN_BYTES", 400)
     assert not nests_deeper(b'"%b"' % (b"[" * 500), 128)
     assert nests_deeper(b" " * 400 + b"[" * 129 + b"]" * 129, 128)
+
+
+@pytest.mark.parametrize("many", ["\ufdfa", "\u200b", "\x7f", "\u3000"])
+def test_to_fold_a_name_as_long_as_a_message_takes_no_memory(many: str) -> None:
+    """One character can become eighteen."""
+    name = many * 100_000
+    tracemalloc.start()
+    plain = folded(name)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * len(name.encode())
+    assert plain in ("", name)
+    for word in ("name", "params"):
+        assert folded(word[:2] + name + word[2:]) == (word if plain == "" else word[:2] + name + word[2:])
+
+
+def test_a_name_that_is_long_when_folded_is_itself() -> None:
+    for name in ("x" * 64, "\uff58" * 64):
+        assert folded(name) == "x" * 64
+    assert folded("\uff58" * 65) == "\uff58" * 65
+
+
+def test_of_names_that_are_not_ascii_there_may_be_only_so_many() -> None:
+    names = [b'"\xc3\xa9%d":1' % number for number in range(1001)]
+    assert len(members(b"{%b}" % b",".join(names[:1000]))) == 1000
+    with pytest.raises(Ambiguous, match="more than 1000 names that are not ASCII"):
+        members(b"{%b}" % b",".join(names))
+
+
+@given(st.lists(st.sampled_from([b"[", b"]"]), max_size=60), st.integers(1, 6))
+def test_depth_is_what_counting_one_by_one_says(brackets: list[bytes], levels: int) -> None:
+    text = b"".join(brackets)
+    closed = text.count(b"]") - text.count(b"[")
+    text = b"[" * max(0, closed) + text + b"]" * max(0, -closed)
+    depths = list(itertools.accumulate(1 if byte == 0x5B else -1 for byte in text))
+    if min(depths, default=0) >= 0:
+        assert nests_deeper(text, levels) is (max(depths, default=0) > levels)
+
+
+@given(
+    st.lists(
+        st.sampled_from([rb"\ud83d", rb"\uDE00", rb"\\", rb"\"", rb"\u0041", "é".encode(), b"x", b"ud800"]),
+        max_size=12,
+    )
+)
+def test_the_readable_copy_has_every_whole_pair_and_no_half(parts: list[bytes]) -> None:
+    raw = b'"%b"' % b"".join(parts)
+    copy = bytes(readable(raw))
+    assert len(copy) == len(raw)
+    text = json.loads(raw)
+    expected = "".join("\uffff" if "\ud800" <= char <= "\udfff" else char for char in text)
+    assert json.loads(copy) == expected
+    assert readable(raw) is raw or text != expected
+
+
+def test_what_has_a_nul_in_it_is_not_made_readable() -> None:
+    raw = b'"\0\0\\ud800"'
+    assert readable(raw) is raw

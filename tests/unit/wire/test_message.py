@@ -124,6 +124,12 @@ def test_params_that_are_no_object_are_not_read() -> None:
         assert _read(b'{"jsonrpc":"2.0","id":1,"method":"x","params":%b}' % params).params is None
 
 
+def test_a_batch_has_only_so_many_messages() -> None:
+    assert isinstance(read_client_message(b"[" + b"1," * (limits.BATCH_MESSAGES - 1) + b"1]"), Batch)
+    with pytest.raises(ClientProtocolError, match=r"a batch of more than 1000 messages"):
+        read_client_message(b"[" + b"1," * limits.BATCH_MESSAGES + b"1]")
+
+
 def test_an_array_is_a_batch_of_its_parts() -> None:
     raw = b' [ {"a":1} , 5, [ ] ] '
     batch = read_client_message(raw)

@@ -182,7 +182,7 @@ _REQUESTS = {
 _RESULTS = {
     "empty": b'{"jsonrpc":"2.0","id":"<pad>","result":{}}',
     "one": b'{"jsonrpc":"2.0","id":1,"result":{"content":"<pad>"}}',
-    "three": b'{"jsonrpc":"2.0","id":"i","result":{"content":[],"isError":false,"x":"<pad>"}}',
+    "three": b'{"jsonrpc":"2.0","id":"i","result":{"content":[],"isError":false,"_meta":"<pad>"}}',
 }
 
 
@@ -240,3 +240,13 @@ def test_what_is_read_without_a_copy_is_larger_than_what_is_spelt_again(
     assert plain.spelt_request_bytes(request, 16 * 1024 + 1) > 1
     assert plain.spelt_bytes(result, 16 * 1024 + 1) > 1
     assert len(spelt) == 2
+
+
+def test_a_large_result_with_other_members_than_usual_is_read_strictly_and_the_same() -> None:
+    for more in (b'"x":1', b'"Content":1', b'"content":[]', b'"tools":[]'):
+        raw = b'{"jsonrpc":"2.0","id":1,"result":{"content":"%b",%b}}' % (_PAD, more)
+        message = read_upstream_message(raw)
+        assert isinstance(message, Message)
+        assert message.result is None
+        assert message.has_result
+        assert message.raw == raw

@@ -132,12 +132,26 @@ def test_a_name_that_stands_twice_has_no_one_place(other: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [b"Token", b"TO\\u212aEN", "to\u212aen".encode(), b" token ", b"token\\u0000", b"t\\u200boken"]
+    "other",
+    [
+        b"Token",
+        b"TO\\u212aEN",
+        "to\u212aen".encode(),
+        b" token ",
+        b"token\\u0000",
+        b"t\\u200boken",
+    ],
 )
 def test_a_name_that_some_take_for_another_has_no_place_beside_it_or_alone(other: bytes) -> None:
     for text in (b'{"%b":2}', b'{"token":1,"%b":2}', b'{"%b":2,"token":1}'):
         with pytest.raises(Ambiguous, match=r"^a member name looks like another$"):
             maybe_sole_span(text % other, "token")
+
+
+@pytest.mark.parametrize("name", [b"__proto__", b"constructor"])
+def test_a_name_that_some_inherit_has_no_place(name: bytes) -> None:
+    with pytest.raises(Ambiguous, match=r"^a member name looks like another$"):
+        maybe_sole_span(b'{"%b":{"token":1}}' % name, "token")
 
 
 def test_among_too_many_members_none_is_looked_for() -> None:

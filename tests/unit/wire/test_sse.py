@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event
+from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event, plainly
 from slow_sse import fields_by_the_book
 
 LIMIT = 1 << 20
@@ -87,6 +87,74 @@ def test_the_byte_order_mark_counts_once_and_only_at_the_start():
     assert only(b"\xef", b"\xbb\xbfda", b"ta: x\n\n").data == b"x"
     first, second = read(b"\xef\xbb\xbfdata: x\n\n\xef\xbb\xbfdata: y\n\n")
     assert (first.data, second.data) == (b"x", None)
+
+
+BREAKS = ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\0", "\x85", "\u2028", "\u2029"]
+
+
+@pytest.mark.parametrize("end", BREAKS)
+@pytest.mark.parametrize("line", [": %s", "id: %s", "retry: %s", "x: %s", "x%s", "event: x%s"])
+def test_a_line_that_some_end_earlier_makes_an_event_odd(line, end):
+    event = only((line % f"1{end}data: 2{end}{end}").encode() + b"\ndata: {}\n\n")
+    assert event.is_odd
+    assert end.encode() not in plainly(event).raw
+
+
+def test_every_end_of_a_line_that_python_knows_is_an_odd_one():
+    ends = {chr(code) for code in range(0x3000) if len(f"a{chr(code)}b".splitlines()) > 1}
+    assert ends - {"\n", "\r"} <= set(BREAKS)
+
+
+@pytest.mark.parametrize(
+    "name", [" data", "data ", "DATA", "Event", "\tid", "re\u200btry", "\ufeffdata", " " * 999 + "data"]
+)
+def test_a_field_that_some_take_for_another_makes_an_event_odd(name):
+    event = read(b"\n", f"{name}: x\n\n".encode())[1]
+    assert event.is_odd
+    assert plainly(event).raw == b""
+
+
+def test_two_types_make_an_event_odd():
+    assert only(b"event: message\nevent: x\ndata: 1\n\n").is_odd
+    event = only(b"event: x\nevent: message\ndata: 1\n\n")
+    assert (event.is_odd, event.event, plainly(event).raw) == (
+        True,
+        "message",
+        b"event: message\ndata: 1\n\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"event: message\nevent: message\nid: 7\nretry: 5\n: \xc3\xa4\nx: y\ndata: {}\n\n",
+        'data: "\u2028\x85\x0b"\n\n'.encode(),
+        b": data: 1\n\n",
+    ],
+)
+def test_what_everybody_reads_alike_is_not_odd(raw):
+    assert not only(raw).is_odd
+
+
+def test_only_the_message_of_an_odd_event_is_left():
+    event = plainly(only(b"id: 7\nretry: 5\n: \x0b\ndata: {\ndata: }\n\n"))
+    assert event == only(event.raw)
+    assert event.raw == b"event: message\nid: 7\nretry: 5\ndata: {\ndata: }\n\n"
+
+
+@pytest.mark.parametrize("unit", [b"::\n", b"data:\n", b"data:ab\n", b"x:\r\n", b": \x0b\n", b"event:\r"])
+def test_an_event_of_very_many_lines_takes_no_more_than_four_times_its_size(unit):
+    stream = unit * (LIMIT // len(unit)) + b"\n\n"
+    pieces = [stream[at : at + 65536] for at in range(0, len(stream), 65536)]
+    expected = fields_by_the_book(stream)
+    reader = SseReader(2 * LIMIT)
+    tracemalloc.start()
+    try:
+        events = [event for piece in pieces for event in reader.feed(piece)]
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(stream)
+    finally:
+        tracemalloc.stop()
+    assert [(event.event, event.data) for event in events if event.data is not None] == expected
 
 
 def test_an_unfinished_event_is_not_given():
@@ -264,3 +332,38 @@ def test_a_name_or_id_with_a_line_end_or_nul_is_refused(bad):
     for options in ({"event": bad}, {"id": bad.encode()}):
         with pytest.raises(ValueError, match=r"^an event name or id cannot hold a line end or NUL$"):
             encode_event(b"x", **options)
+
+
+OBJECT = b'data: {"jsonrpc":"2.0"}'
+
+
+@pytest.mark.parametrize(
+    ("raw", "passed"),
+    [
+        (b": x\xe2\x80\xa8%b\n\n" % OBJECT, b""),
+        (b"id: 5\x0b%b\ndata: {}\n\n" % OBJECT, b"event: message\ndata: {}\n\n"),
+        (b"event: x\x0c%b\ndata: {}\n\n" % OBJECT, b""),
+        (b"event: x\n%b\n %b\n\n" % (OBJECT, OBJECT), b""),
+        (b"retry: 5\x1e%b\ndata: {}\n\n" % OBJECT, b"event: message\ndata: {}\n\n"),
+        (b"DATA: {}\ndata: {\ndata: }\n\n", b"event: message\ndata: {\ndata: }\n\n"),
+    ],
+)
+def test_an_object_outside_the_data_is_left_out_for_those_who_read_otherwise(
+    raw: bytes, passed: bytes
+) -> None:
+    (event,) = SseReader(1000).feed(raw)
+    assert isinstance(event, SseEvent)
+    assert event.is_odd
+    assert plainly(event).raw == passed
+    if passed:
+        (again,) = SseReader(1000).feed(passed)
+        assert again == plainly(event)
+
+
+@pytest.mark.parametrize(
+    "raw", [b": ping\n\n", b"id: 5\nevent: message\ndata: {}\n\n", b"x: y\ndata: {\ndata\ndata: }\n\n"]
+)
+def test_an_event_with_objects_in_its_data_alone_is_not_odd(raw: bytes) -> None:
+    (event,) = SseReader(1000).feed(raw)
+    assert isinstance(event, SseEvent)
+    assert not event.is_odd

@@ -264,3 +264,27 @@ def test_no_action_is_left_out_of_these_tests() -> None:
     source = "".join(file.read_text() for file in files)
     assert [name for name in ACTIONS if f'"{name}"' not in source] == []
     assert NOTE.kind is Kind.NOTIFICATION
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        [
+            b'{"user":"bob"}',
+            b'{"user":"\\u0062ob"}',
+            b'{"user":"bob\\u0000x"}',
+            b'{"user":"x1","user":"bob"}',
+        ],
+        [b'{"user":"bob"}', b'{"user":"bob","user":"x2"}', b'{"USER":"x3","user":"bob"}'],
+        [b'{"user":1}', b'{"user":1.0}', b'{"user":10e-1}', b'{"user":1.00000000000000000001}'],
+        [b'{"user":[1, "a"]}', b'{"user":[1.0,"\\u0061"]}', b'{"user":[ 1,"a"]}'],
+        [b'{"user":"bob"}', b"{" + b",".join(b'"user":"%d"' % n for n in range(70)) + b',"user":"bob"}'],
+    ],
+)
+def test_no_spelling_of_a_value_is_a_new_count(spellings: list[bytes]) -> None:
+    limited = rule({"rate_limit": {"limit": 1, "window": "1m", "key": "${param.arguments.user}"}})
+    box = interceptor(limited)
+    raw = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":%b}}'
+    verdicts = [send(box, client(raw % arguments)).verdict for arguments in spellings]
+    assert [isinstance(verdict, Pass) for verdict in verdicts] == [True] + [False] * (len(spellings) - 1)
+    assert isinstance(send(box, client(raw % b'{"user":"somebody else"}')).verdict, Pass)

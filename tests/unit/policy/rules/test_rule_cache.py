@@ -71,6 +71,7 @@ def test_another_rule_set_shares_nothing() -> None:
         {"prompts": [], "nextCursor": "c"},
         {"resultType": "input_required", "inputRequests": {}},
         {"content": [], "isError": True},
+        {"task": {"taskId": "t"}},
         {"prompts": [], "ttlMs": 0},
         {"prompts": [], "ttlMs": "soon"},
     ],

@@ -158,6 +158,20 @@ def test_many_unknown_methods_do_not_fill_the_memory() -> None:
     assert len(box._plans) <= 1024
 
 
+@pytest.mark.parametrize(
+    "method",
+    ["Resources/Read", "resources//read", "resources/read ", "resources\\read", "resources/re\u200bad"],
+)
+def test_another_spelling_of_a_method_is_no_way_round(method: str) -> None:
+    box = interceptor(rule({"block": "no"}, when=[{"method_equals": "prompts/get"}]))
+    assert error_of(send(box, request(method, {"uri": "file:///x"})))["code"] == -32601
+    assert error_of(send(box, request("PROMPTS/get", {"name": "p"})))["code"] == -32601
+    note = client(b'{"jsonrpc":"2.0","method":"Resources/Read"}')
+    assert isinstance(send(box, note).verdict, Refuse)
+    for passed in ("resources/read", "resources/readme", "vendor/READ", "Ping"):
+        assert isinstance(send(box, request(passed, {"uri": "file:///x"})).verdict, Pass)
+
+
 # --- failures -----------------------------------------------------------------------------------------
 
 
@@ -485,3 +499,7 @@ def test_in_mode_transport_rules_see_frames_of_no_method() -> None:
     assert isinstance(send(box, CALL).verdict, Pass)
     late = finish(box.on_client(CALL, context(of=CALL, now=200.0)))
     assert error_of(late)["message"] == "too old"
+    both = interceptor(rule({"metric": "frames"}, direction="both"), mode="transport")
+    brought = response({"taskId": "t", "status": "completed", "result": {"content": []}})
+    for method in ("anything", "tasks/get", "TOOLS/call"):
+        assert answer(both, brought, request(method, {"taskId": "t"})).verdict == Pass(brought.raw, False)

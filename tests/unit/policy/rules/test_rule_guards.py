@@ -235,3 +235,16 @@ def test_dots_behind_a_symbolic_link_go_up_from_where_it_leads(uri: str, tmp_pat
     guard = ResourceAccessInterceptor(ResourceAccessConfig((str(inside),)), os.path.realpath)
     assert guard.allows(f"file://{inside}/a/../key")
     assert not guard.allows(uri % str(inside).lstrip("/"))
+
+
+@pytest.mark.parametrize("pattern", ["secrets/*", "secrets/", "**/secrets/", "?/x", ".ssh/id_rsa"])
+def test_a_pattern_that_could_match_nothing_is_told(pattern: str) -> None:
+    entry = {"class": "ResourceAccessInterceptor", "config": {"deny_patterns": [pattern]}}
+    _, faults = build({"method_interceptors": {"resources/read": entry}})
+    assert "matches nothing" in str(faults[0])
+
+
+@pytest.mark.parametrize("pattern", ["/w/secrets/*", "**/secrets/*", "*.key", "[/]w/secrets/x", "/w/**"])
+def test_a_pattern_for_whole_paths_begins_at_the_root_or_anywhere(pattern: str) -> None:
+    guard = ResourceAccessInterceptor(ResourceAccessConfig(None, (pattern, "*.key")))
+    assert not guard.allows("file:///w/secrets/x" if "key" not in pattern else "file:///w/a.key")

@@ -166,3 +166,24 @@ def test_a_far_element_is_reached_whatever_lies_before() -> None:
     text = b"[" + b"[[[[[[[[[[1]]]]]]]]]]," * 50 + b'"here"]'
     assert _find("50", text) == [b'"here"']
     assert _find("51", text) == []
+
+
+def test_what_is_inherited_is_found_changed_and_removed() -> None:
+    text = b'{"a":1,"__proto__":{"b":2,"A":3},"constructor":{"prototype":{"a":4}}}'
+    assert _find("a", text) == [b"1", b"3", b"4"]
+    assert _set("a", b"9", text) == b'{"a":9,"__proto__":{"b":2,"A":9},"constructor":{"prototype":{"a":9}}}'
+    assert _remove("a", text) == b'{"__proto__":{"b":2},"constructor":{"prototype":{}}}'
+    assert _find("__proto__.b", text) == [b"2"]
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"__proto__":' * 9 + b"{}" + b"}" * 9, b'{"x":1' + b',"__proto__":{}' * 9 + b"}"]
+)
+def test_nobody_can_make_a_rule_look_up_a_long_line_of_ancestors(text: bytes) -> None:
+    for look in (
+        _find,
+        lambda path, text: [_set(path, b"1", text)],
+        lambda path, text: [_remove(path, text)],
+    ):
+        with pytest.raises(TooMany):
+            look("a", text)

@@ -1,0 +1,48 @@
+"""What a body of the upstream's is, whatever its head calls it: clients do not always look at the head."""
+
+from __future__ import annotations
+
+from penstock.errors import UpstreamProtocolError
+from penstock.wire.message import Batch, read_upstream_message
+from penstock.wire.sse import Oversize, SseEvent, SseReader
+
+
+def is_message(body: bytes) -> bool:
+    """Whether `body` is a message, or several."""
+    try:
+        read_upstream_message(body)
+    except UpstreamProtocolError:
+        return False
+    return True
+
+
+def parts_of(body: bytes) -> list[bytes]:
+    """The messages in `body`; none when it is no such thing."""
+    try:
+        message = read_upstream_message(body)
+    except UpstreamProtocolError:
+        return []
+    return message.parts if isinstance(message, Batch) else [body]
+
+
+def has_events(body: bytes) -> bool:
+    """Whether who reads `body` as events finds any."""
+    return any(isinstance(event, Oversize) or event.data for event in _events(body))
+
+
+def has_messages_in_events(body: bytes, is_stream: bool) -> bool:
+    """Whether who reads `body` as events finds a message there. `is_stream` says whether it is called events;
+    then what only careless readers find counts as well."""
+    if b"data" not in body and not is_stream:
+        return False
+    for event in _events(body):
+        if isinstance(event, SseEvent) and (
+            (event.is_odd and is_stream) or (event.data and is_message(event.data))
+        ):
+            return True
+    return False
+
+
+def _events(body: bytes) -> list[SseEvent | Oversize]:
+    # Some give out the last event also where no blank line ends it.
+    return SseReader(len(body) + 2).feed(body + b"\n\n")
