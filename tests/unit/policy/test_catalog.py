@@ -263,3 +263,12 @@ def test_the_error_of_an_upstream_without_tools_lists_none_that_are_hidden() -> 
     refusal = empty_catalog(b'{"code":-32601,"data":{"tools":[{"name":"hidden"}]}}', choice).refusal
     assert refusal is not None
     assert b"hidden" not in refusal
+
+
+def test_a_tool_that_is_there_twice_and_denied_once_is_denied_beside_the_others() -> None:
+    safe = b',"annotations":{"readOnlyHint":true}'
+    page = _page(_tool("z"), _tool("good", safe), _tool("a", safe), _tool("a"))
+    catalog = build_catalog([page], ToolFilter(read_only=True))
+    assert catalog.names == {"good"}
+    assert [tool.name for tool in catalog.denied] == ["z", "a"]
+    assert b'"a"' not in catalog.result

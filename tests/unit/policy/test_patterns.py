@@ -628,3 +628,47 @@ def test_the_end_of_a_text_is_its_last_character():
 )
 def test_a_class_holds_its_commas_wherever_it_stands(text, pieces):
     assert split_patterns(text) == pieces
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("^rm .*$", "rm x\n"),
+        ("^rm .*$", "rm x\r\n"),
+        ("^rm .*$", "rm a\nb"),
+        ("^rm$", "rm\n"),
+        ("^rm$", "rm\r\n\n"),
+        ("a.$", "a\n"),
+        ("rm .*$", "x; rm a\n"),
+        ("a.{1}b", "a\nb"),
+        ("^x[ab]{2}$", "xab\n"),
+        ("^evil.{2}$", "evil\ud800\n"),
+    ],
+)
+def test_what_a_line_feed_keeps_from_matching_to_some_matches_to_others(source, text):
+    assert not compiled(source).found_in(text)
+    assert not compiled(source).holds_in(text, every=True)
+    assert compiled(source).holds_in(text, every=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("^rm$", "\nrm"),
+        ("^rm$", "rmX\n"),
+        ("^rm$", "rm\r"),
+        ("^rm$", "rm \n"),
+        ("rm", "r\nm"),
+        ("a.{1}b", "ab\n"),
+    ],
+)
+def test_what_matches_to_nobody_does_not_match(source, text):
+    assert not compiled(source).holds_in(text, every=True)
+    assert not compiled(source).holds_in(text, every=False)
+
+
+@pytest.mark.parametrize("text", ["rm x", "rm x\n", "a\nrm x"])
+def test_what_matches_to_everybody_matches(text):
+    for source in ("rm x", "rm [x]"):
+        assert compiled(source).holds_in(text, every=True)
+        assert compiled(source).holds_in(text, every=False)

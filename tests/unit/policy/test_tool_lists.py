@@ -87,6 +87,7 @@ def test_read_only_is_what_an_entry_says_plainly() -> None:
         tool = b'{"name":"x","annotations":%b}' % said
         assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[%b]}}' % tool, choice) is is_shown
     assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}', choice)
+    assert _shows(b'{"jsonrpc":"2.0","id":1,"result":{"tools":["x"]}}', choice)
 
 
 _BIG = b"x" * (256 * 1024)
@@ -193,6 +194,7 @@ def test_read_only_is_what_an_unasked_entry_says_plainly_and_once(said: bytes, i
     "params",
     [
         b'{"tools":[{"title":"hidden"}]}',
+        b'{"tools":[{"name":"echo","_meta":{"name":"hidden"}}]}',
         b'{"tools":["echo",5,null,["echo"],{"name":"echo"}]}',
         b'{"tools":{"name":"hidden"}}',
         b'{"tools":"hidden"}',
@@ -241,12 +243,14 @@ def test_a_result_that_lists_none_passes(result: bytes) -> None:
         b'{"tools":[{"name":"echo"},{"name":"hidden"}]}',
         b'{"error":{"data":{"tools":[{"name":"hidden"}]}}}',
         b'{"\\u0074ools":[{"name":"hidden"}]}',
+        b'{"x":"\xed\xa0\x80","tools":[{"name":"hidden"}]}',
         '{"ｔools":[{"name":"hidden"}]}'.encode(),
         b"[" * 5_000 + b'{"tools":[{"name":"hidden"}]}' + b"]" * 5_000,
         b'{"x":"%b","tools":[{"name":"hidden"}]}' % _BIG,
         b'{"x":"%b","tools":[%b{}]}' % (_BIG, b'{"n\\u0061":""},' * 50_000),
+        b'{"x":[%b{}],"tools":[{"name":"hidden"}]}' % (b'{"n\\u0061":[]},' * 50_000),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_a_body_that_is_no_message_lists_nothing_hidden(text: bytes) -> None:
     assert tool_lists.text_lists_hidden_tools(text, HIDING)
@@ -270,6 +274,21 @@ def test_a_body_that_is_no_message_lists_nothing_hidden(text: bytes) -> None:
 )
 def test_words_about_tools_are_free(text: bytes) -> None:
     assert not tool_lists.text_lists_hidden_tools(text, HIDING)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_seen"),
+    [
+        ("tools", b'[{"name":"hidden"}]', True),
+        ("Tools", b'[{"name":"hidden"}]', True),
+        ("x", b'{"tools":[{"name":"hidden"}]}', True),
+        ("x", b'[{"name":"hidden"}]', False),
+        ("tools", b'[{"name":"echo"}]', False),
+        ('to"ols', b'[{"name":"hidden"}]', False),
+    ],
+)
+def test_a_member_is_looked_at_with_its_name(name: str, value: bytes, is_seen: bool) -> None:
+    assert tool_lists.member_lists_hidden_tools(name, value, HIDING) is is_seen
 
 
 def test_a_big_message_is_looked_at_where_a_list_would_stand() -> None:

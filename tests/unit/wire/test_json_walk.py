@@ -13,6 +13,7 @@ from penstock import limits
 from penstock.wire.json_walk import (
     Broken,
     TooMany,
+    caseless,
     first_byte,
     parts,
     place_to_add,
@@ -124,6 +125,20 @@ def test_the_member_that_is_asked_for_is_never_passed_over(name: str) -> None:
 def test_a_name_with_an_escape_is_left_to_a_closer_look() -> None:
     text = b'{"x":0,"\\u0061":1,"y":2}'
     assert b'"\\u0061"' in [part.name for part in parts(text, 0, skip_unlike("a"))]
+
+
+@pytest.mark.parametrize("way", [b"__proto__", b"constructor", b"prototype"])
+def test_a_way_to_inherit_the_name_is_never_passed_over(way: bytes) -> None:
+    text = b'{"x":0,"%b":{"a":1},"y":2,"z":3}' % way
+    assert [part.name for part in parts(text, 0, skip_unlike("a"))] == [b'"%b"' % way, b'"z"']
+
+
+@pytest.mark.parametrize("name", ["Name", "NAME\0x", "name", "name\0"])
+def test_a_name_is_the_same_in_any_case_and_up_to_a_nul(name: str) -> None:
+    assert caseless(name) == skip_unlike(name).alike == "name"
+    assert caseless("ÄX\0") == "äx"
+    found = [part.name for part in parts(b'{"other":0,"nAME":1,"z":2}', 0, skip_unlike(name))]
+    assert found == [b'"nAME"', b'"z"']
 
 
 def test_a_name_that_begins_alike_is_another() -> None:

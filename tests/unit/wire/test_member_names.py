@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock import limits
 from penstock.wire.ambiguity import Crowded, folded
-from penstock.wire.member_names import STRING, decoded, values_called
+from penstock.wire.member_names import STRING, decoded, places_called, values_called
 
 
 def _names(text: bytes) -> list[bytes]:
@@ -48,6 +48,7 @@ def _names(text: bytes) -> list[bytes]:
 def test_a_name_is_found_however_it_is_written(text: bytes) -> None:
     json.loads(text)
     assert _names(text) == [b'"x"']
+    assert list(places_called("name", STRING, text)) == [text.rindex(b'"x"')]
 
 
 @pytest.mark.parametrize(
