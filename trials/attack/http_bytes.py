@@ -231,7 +231,8 @@ ATTACKS = [
         _path(path)
         for path in (
             "//mcp /mcp/ /MCP /./mcp /x/../mcp /%6dcp /mcp%00 /mcp;x /mcp/../messages /sse /messages /messages/ "
-            "/messages?sid=up-1 /message /mcp/message / * /admin /metrics /mcp%2f"
+            "/messages?sid=up-1 /message /mcp/message / * /admin /metrics /mcp%2f /.well-known/../mcp /.well-known/%2e%2e/mcp "
+            "/.well-known/.%2e/mcp /.well-known/..;/mcp /.well-known/x\\..\\..\\mcp"
         ).split()
     ),
     _says("81", "a foreign origin", JSON + b"Origin: http://evil.example\r\n", 403),

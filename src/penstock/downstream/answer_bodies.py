@@ -26,8 +26,8 @@ def parts_of(body: bytes) -> list[bytes]:
 
 
 def has_events(body: bytes) -> bool:
-    """Whether who reads `body` as events finds any."""
-    return any(isinstance(event, Oversize) or event.data for event in _events(body))
+    """Whether who reads `body` as events finds one that could be a message to somebody."""
+    return any(isinstance(event, Oversize) or b"{" in (event.data or b"") for event in _events(body))
 
 
 def has_messages_in_events(body: bytes, is_stream: bool) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock.downstream.cable_batch import BatchReview, begin, cancels_what_waits, remember
-from penstock.downstream.cable_head import CableHead, HeadReader, status_of
+from penstock.downstream.cable_head import CableHead, HeadReader
 from penstock.downstream.cable_response import CableResponse
 from penstock.downstream.cable_rules import review_of
 from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS, CatalogFetch, wait_for_catalog

@@ -12,7 +12,6 @@ from penstock.net.http_exchange import Request
 from penstock.relay.catalogs import rights_of
 from penstock.wire.eras import Era, era_of_header
 from penstock.wire.http1 import Headers, end_to_end, find, find_all, response_start
-from penstock.wire.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
 
@@ -124,10 +123,3 @@ _MESSAGES = frozenset((_EVENTS, b"application/json"))
 _LIKE_ASCII = re.compile(
     rb"""(?i)[^;]*;[\t ]*charset=("?)(?:utf-?8|us-ascii|iso-8859-1|latin1|windows-1252)\1[\t ]*;?"""
 ).fullmatch
-
-
-def status_of(code: int) -> int:
-    """The HTTP status that the modern era has for an error of ours."""
-    if code == METHOD_NOT_FOUND:
-        return 404
-    return 400 if code in (INVALID_PARAMS, INVALID_REQUEST) else 200
