@@ -54,7 +54,8 @@ def _check_location(uri: str, found: Location) -> None:
     # The form is its own form.
     if found.scheme == "file" and "%" not in found.path and "?" not in found.path and "#" not in found.path:
         try:
-            assert locate("file://" + found.path) == found, (uri, found)
+            again = locate("file://" + found.path)
+            assert (again.scheme, again.host, again.segments) == ("file", "", found.segments), (uri, found)
         except OddUri:
             assert " " in found.path, (uri, found)
 

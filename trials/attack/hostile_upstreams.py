@@ -42,13 +42,22 @@ def _events(
     return Hostile(row, what, raw, verdict, "wire", URLS, more, on_cable)
 
 
-def _http(row: str, what: str, status: str, kind: str, body: bytes, more: str = "", size: int = 0) -> Hostile:
+def _http(
+    row: str,
+    what: str,
+    status: str,
+    kind: str,
+    body: bytes,
+    more: str = "",
+    size: int = 0,
+    on_cable: str = "",
+) -> Hostile:
     """A whole HTTP response, written as it is."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n{more}\r\n".encode()
     is_free_text = kind == "text/html" and not status.startswith("2")  # the upstream's words, and its status
     # A session that the upstream does not know any more is lost, and with it all that stdio and SSE have.
     clients = ("streamable",) if status.startswith("404") else ("stdio", "sse", "streamable")
-    on_cable = PASSED if is_free_text else ""
+    on_cable = on_cable or (PASSED if is_free_text else "")
     return Hostile(
         row, what, head + body, REFUSED, "raw", ("streamable",), {"slice": size}, on_cable, clients
     )
@@ -190,7 +199,8 @@ ATTACKS = [
         _http("91", f"{status} as events", status, "text/event-stream", b"data: %b\n\n" % _result(LISTING))
         for status in ("201 Created", "202 Accepted", "203 So", "206 Partial", "299 Odd", "400 Bad", "500 Oops")
     ),
-    _http("91", "201 as events without an end", "201 Created", "text/event-stream", b"data: %b" % _result(LISTING)),
+    # A stream may end without an answer there: clients resume it.
+    _http("91", "201 as events without an end", "201 Created", "text/event-stream", b"data: %b" % _result(LISTING), on_cable=DROPPED),
     _http("91", "202 as events under another name", "202 Accepted", "text/plain", b"data: %b\n\n" % _result(LISTING)),
     _http("91", "201 as a batch", "201 Created", "application/json", b"[%b]" % _result(LISTING)),
     *(

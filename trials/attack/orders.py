@@ -44,10 +44,12 @@ def one(cell: Cell, row: Hostile) -> tuple[str, str]:
         return found
     answers = [message for message in cell.told() if is_answer(message, token)]
     others = [message for message in cell.told() if not is_answer(message, token)]
-    if cell.direct or expected != row.verdict:
+    if cell.direct or (expected == PASSED and row.verdict != PASSED):
         return PASSED, ""
     if others:
         return NOISE, f"{status} passed on: {others[0][:200]!r}"
+    if expected == DROPPED and expected != row.verdict and not answers:
+        return DROPPED, ""
     if len(answers) > 1 or (not answers and status < 400):
         return NOISE, f"{len(answers)} answers, status {status}"
     if row.verdict == PASSED:
