@@ -148,6 +148,12 @@ HTTP_REQUEST_SECONDS = 10.0
 HTTP_BODY_BYTES_PER_SECOND = 64 * 1024
 """Each so many bytes of a body buy one more second: a slow line may upload, a dripping one may not."""
 
+HTTP_UNFINISHED_BYTES = 256 * 1024 * 1024
+"""Bodies of all clients together that are not whole yet. A thousand connections could hold ten gigabytes."""
+
+HTTP_SMALL_BODY_BYTES = 64 * 1024
+"""A body that is taken also when there is no room for larger ones: who sends much must not silence others."""
+
 HTTP_IDLE_SECONDS = 75.0
 """A kept-alive connection without a request. nginx waits as long; clients give up sooner."""
 

@@ -52,6 +52,7 @@ class HttpConnection(asyncio.Protocol):
         "_deadline",
         "_drained",
         "_head",
+        "_held",
         "_is_closing_after_reply",
         "_is_consuming",
         "_left",
@@ -86,6 +87,7 @@ class HttpConnection(asyncio.Protocol):
         self._partial = bytearray()  # of a head that has not arrived whole
         self._head: RequestHead | None = None
         self._body = BytesIO()  # gives out what it has gathered without a second copy of it
+        self._held = 0  # bytes of a body that is not whole yet
         self._left = 0
         self._chunked: ChunkedReader | None = None
         self._reply: Reply | None = None
@@ -235,8 +237,19 @@ class HttpConnection(asyncio.Protocol):
             whole = body.getvalue()
             self._body = BytesIO()  # before the handler runs: a big body should be there once
             del body
+            self._hold(0)
             self._handle(head, whole)
+        else:
+            self._hold(body.tell())
         return at
+
+    def _hold(self, size: int) -> None:
+        """Says how much of an unfinished body is here: for all clients together there is a limit."""
+        server = self._server
+        server.unfinished += size - self._held
+        self._held = size
+        if size > limits.HTTP_SMALL_BODY_BYTES and server.unfinished > server.limits.unfinished_bytes:
+            raise MalformedHttp("Too much is being sent at once", 503)
 
     def _handle(self, head: RequestHead, body: bytes) -> None:
         self._stage = _NEXT
@@ -372,6 +385,7 @@ class HttpConnection(asyncio.Protocol):
         self._stage = _NOTHING
         self._partial = bytearray()
         self._body = BytesIO()
+        self._hold(0)
         self._rest = b""
         self._deadline = self._server.now + self._server.limits.linger_seconds
         if not self._transport.is_closing():
@@ -382,6 +396,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _lose(self) -> None:
         self._stage = _NOTHING
+        self._body = BytesIO()
+        self._hold(0)
         self._out.clear()
         self._more.clear()
         self._rest = b""

@@ -31,6 +31,7 @@ class ServerLimits(Struct, frozen=True):
     linger_seconds: float = defaults.HTTP_LINGER_SECONDS
     connections: int = defaults.HTTP_CONNECTIONS
     refusals: int = defaults.HTTP_REFUSALS
+    unfinished_bytes: int = defaults.HTTP_UNFINISHED_BYTES
 
     @classmethod
     def affordable(cls) -> ServerLimits:
@@ -63,6 +64,7 @@ class HttpServer:
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time()  # at the last tick, or when the last client came
         self.is_draining = False
+        self.unfinished = 0  # bytes of bodies that are not whole yet, as the connections count them
         self._tick_seconds = self.limits.tick_seconds
         self._listeners: list[Listener] = []
         self._admitted: set[HttpConnection] = set()

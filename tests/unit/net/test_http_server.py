@@ -948,6 +948,36 @@ def test_connections_over_the_cap_are_told_so():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("framing", [b"Content-Length: 200000", b"Transfer-Encoding: chunked"])
+def test_unfinished_bodies_of_all_clients_together_have_a_limit_and_small_ones_pass(framing: bytes):
+    head = LINE + HOST + framing + b"\r\n\r\n"
+    piece = b"x" * 100_000 if b"Length" in framing else b"186a0\r\n%b\r\n" % (b"x" * 100_000)
+
+    async def main() -> None:
+        async with serving(echo, unfinished_bytes=250_000) as site:
+            first, second = await site.connect(), await site.connect()
+            for peer, held in ((first, 100_000), (second, 200_000)):
+                peer.send(head + piece)
+                await soon(lambda held=held: site.server.unfinished == held)
+            third = await site.connect()
+            third.send(head + piece)
+            assert (await third.until_closed()).startswith(b"HTTP/1.1 503 ")
+            await soon(lambda: site.server.unfinished == 200_000)
+            small = await site.connect()
+            small.send(LINE + HOST + b"Content-Length: 60000\r\n\r\n" + b"x" * 59_999)
+            await soon(lambda: site.server.unfinished == 259_999)
+            small.send(b"x")
+            assert (await small.answer())[0] == 200
+            # Who goes and who has finished makes room.
+            await first.close()
+            await soon(lambda: site.server.unfinished == 100_000)
+            second.send(piece if b"Length" in framing else piece + b"0\r\n\r\n")
+            assert (await second.answer())[0] == 200
+            assert site.server.unfinished == 0
+
+    asyncio.run(main())
+
+
 def test_connections_far_over_the_cap_are_just_closed():
     async def main() -> None:
         async with serving(echo, connections=0, refusals=1) as site:
