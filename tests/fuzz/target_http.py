@@ -100,6 +100,7 @@ def _our_requests(chunks: list[bytes]) -> list[Seen]:
         now=0.0,
         limits=ServerLimits(),
         is_draining=False,
+        unfinished=0,
         handler=handler,
         read_head=read_request_head,
         admit=lambda connection: True,
