@@ -125,9 +125,12 @@ def trial(
         # File by file, the module's own first: most mutants end there, and the others need not be read.
         for file in dict.fromkeys(nodeid.partition("::")[0] for nodeid in tests):
             wanted = [nodeid for nodeid in tests if nodeid.startswith(file + "::")]
-            code = pytest.main(
-                [*QUIET, file], plugins=[Chooser(wanted), Witness(witness), WithoutShrinking()]
-            )
+            try:
+                code = pytest.main(
+                    [*QUIET, file], plugins=[Chooser(wanted), Witness(witness), WithoutShrinking()]
+                )
+            except MemoryError:  # of a mutant that fills lists for ever, where pytest itself needs some
+                return int(pytest.ExitCode.TESTS_FAILED)
             # Where the change made other test ids, none of the chosen ones may be left; that is no failure.
             if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 return int(code)

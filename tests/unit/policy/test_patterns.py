@@ -178,6 +178,7 @@ def test_simple_patterns_find_what_python_finds(source, text):
     [
         ("", "empty pattern"),
         ("^[a-z", "missing closing ]"),
+        ("[1", "missing closing ]"),
         ("(a", "missing closing )"),
         ("a)", "unexpected )"),
         ("*_file", "nothing to repeat before *"),

@@ -69,7 +69,7 @@ def test_the_oldest_request_is_forgotten_when_there_are_too_many() -> None:
     table = PendingTable(capacity=3)
     for number in range(5):
         table.open(Exchange(b"%d" % number, "a"))
-    assert len(table) == 3
+        assert len(table) == min(number + 1, 3)
     assert table.close(b"1") is None
     assert table.close(b"4") is not None
 
@@ -173,6 +173,42 @@ def test_long_ids_and_requests_that_rules_remember_are_bounded_by_their_bytes() 
         assert table.open(Exchange(b"9", "a", asked=_Asked(b"x" * (3 * step))))
         assert table.open(Exchange(b"8", "a"))
         assert len(table) == 2
+
+
+@pytest.mark.parametrize("is_used_again", [False, True])
+@pytest.mark.parametrize("over", [0, 1])
+def test_what_waits_may_weigh_so_many_bytes_and_not_one_more(over: int, is_used_again: bool) -> None:
+    table = PendingTable()
+    if is_used_again:
+        table.open(Exchange(b"9", "ping"))
+        table.close_all()
+    half = limits.PENDING_BYTES // 2
+    weighed = [
+        Exchange(b"1", "ping", meta=b"x" * (half - len(b"1" + b"ping"))),
+        Exchange(b"2", "ping", asked=_Asked(b"x" * (half - len(b"2" + b"ping") + over))),
+    ]
+    for exchange in weighed:
+        assert table.open(exchange)
+    assert list(table) == weighed[over:]
+    assert sum(exchange.weight for exchange in weighed) == limits.PENDING_BYTES + over
+
+
+def test_no_more_is_forgotten_than_the_newest_needs() -> None:
+    table = PendingTable()
+    part = limits.PENDING_BYTES // 4
+    for number in range(5):
+        assert table.open(Exchange(b"%d" % number, "x" * (part - 1)))
+        assert len(table) == min(number + 1, 4)
+
+
+def test_one_request_heavier_than_all_may_be_waits_alone() -> None:
+    table = PendingTable()
+    table.open(Exchange(b"1", "ping"))
+    heavy = Exchange(b"2", "ping", asked=_Asked(b"x" * (limits.PENDING_BYTES + 1)))
+    assert table.open(heavy)
+    assert list(table) == [heavy]
+    assert table.open(Exchange(b"3", "ping"))
+    assert [exchange.id_token for exchange in table] == [b"3"]
 
 
 def test_a_long_id_is_remembered_without_being_kept() -> None:

@@ -20,6 +20,7 @@ from penstock.wire.ambiguity import (
     NotAnArray,
     NotAnObject,
     NotJson,
+    as_lax_readers_see,
     check_text,
     elements,
     folded,
@@ -324,6 +325,28 @@ def test_the_limit_holds_at_any_width(depth: int, wide: int) -> None:
     assert nests_deeper(raw, 128) == (depth > 128)
 
 
+@pytest.mark.parametrize(
+    "runs",
+    [
+        (100, 100),
+        (100, 50, 78, 128),
+        (100, 99, 100, 101),
+        (100, 50, 50, 50, 78, 128),
+        (30, 20, 90, 60, 88, 128),
+        (128, 127, 20, 21),
+        (20, 10, 118, 120, 30, 38),
+    ],
+)
+@pytest.mark.parametrize("tail", [b"", b",[]" * 3])
+def test_depth_is_exact_however_it_goes_up_and_down_before(runs: tuple[int, ...], tail: bytes) -> None:
+    """Long runs, which are counted by the run."""
+    raw = b"".join(b"[]"[place % 2 : place % 2 + 1] * run for place, run in enumerate(runs))
+    raw = b"[%b%b]" % (raw, tail)
+    deepest = _naive_depth(raw)
+    assert not nests_deeper(raw, deepest)
+    assert nests_deeper(raw, deepest - 1)
+
+
 def test_brackets_that_never_close_are_too_deep() -> None:
     assert nests_deeper(b"[" * 50_000, 128)
 
@@ -366,6 +389,7 @@ def test_a_name_ends_at_nul_and_blanks_around_it_do_not_count() -> None:
     assert folded("name\0x") == "name"
     assert folded("\tname \n") == "name"
     assert folded("NAME") == "name"
+    assert folded("NA\x01ME\x7f") == "name"
     assert folded("ＮＡＭＥ") == "name"
     assert folded("ſize") == "size"
     assert folded("Ⅷ") == "viii"
@@ -703,7 +727,7 @@ def test_a_name_that_is_long_when_folded_is_itself() -> None:
 def test_of_names_that_are_not_ascii_there_may_be_only_so_many() -> None:
     names = [b'"\xc3\xa9%d":1' % number for number in range(1001)]
     assert len(members(b"{%b}" % b",".join(names[:1000]))) == 1000
-    with pytest.raises(Ambiguous, match="more than 1000 names that are not ASCII"):
+    with pytest.raises(Ambiguous, match=r"^it has more than 1000 names that are not ASCII$"):
         members(b"{%b}" % b",".join(names))
 
 
@@ -742,3 +766,22 @@ def test_a_capital_i_with_a_dot_is_an_i() -> None:
     assert folded("\u0130d") == "id"
     with pytest.raises(Ambiguous):
         members('{"id":1,"\u0130d":2}'.encode())
+
+
+@pytest.mark.parametrize(
+    ("method", "seen"),
+    [
+        ("tools/call", "tools/call"),
+        ("Tools/CALL", "tools/call"),
+        ("tools\\call", "tools/call"),
+        ("/tools//call/", "tools/call"),
+        ("\\\\tools/\\call\\", "tools/call"),
+        ("tools\uff0fcall", "tools/call"),
+        ("tools/ \u200b/call", "tools/call"),
+        ("toolscall", "toolscall"),
+        ("a/b/c", "a/b/c"),
+        ("/", ""),
+    ],
+)
+def test_a_method_is_seen_as_lax_readers_take_it(method: str, seen: str) -> None:
+    assert as_lax_readers_see(method) == seen

@@ -369,6 +369,8 @@ def test_as_many_digits_as_a_server_may_read_are_sent() -> None:
         b'{"x-mcp-header":1}',
         b'{"result":{"tools":[{"name":"x-mcp-header\xff"}]}}',
         b'{"x-mcp-header":' + b"[" * 5_000,
+        b'{"result":{"tools":{"x-mcp-header":1}}}',
+        b'{"result":{"tools":"x-mcp-header"}}',
     ],
 )
 def test_what_is_no_tool_list_teaches_nothing(raw: bytes) -> None:
@@ -453,6 +455,13 @@ def test_an_odd_value_in_a_schema_hides_none_of_its_marks(more: bytes) -> None:
     book.learn(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":%b}]}}' % schema)
     headers = book.headers({"name": Raw(b'"t"'), "arguments": Raw(b'{"a":"x"}')})
     assert headers == [(b"Mcp-Param-A", b"x")]
+
+
+def test_a_schema_is_read_up_to_a_size() -> None:
+    schema = b'{"properties":{"a":{"type":"string","x-mcp-header":"A"}},"title":"%b"}'
+    room = limits.SCHEMA_BYTES - len(schema) + len(b"%b")
+    assert len(mirrors_in(schema % (b"x" * room))) == 1
+    assert mirrors_in(schema % (b"x" * (room + 1))) == ()
 
 
 def test_a_mark_may_be_spelt_with_escapes() -> None:

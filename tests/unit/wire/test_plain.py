@@ -251,3 +251,26 @@ def test_a_large_result_with_other_members_than_usual_is_read_strictly_and_the_s
         assert message.result is None
         assert message.has_result
         assert message.raw == raw
+
+
+def test_whatever_large_results_usually_have_is_read_as_in_small_ones() -> None:
+    body = {
+        b"content": b'[{"type":"text","text":"x"}]',
+        b"structuredContent": b'{"a":1}',
+        b"isError": b"false",
+        b"resultType": b'"complete"',
+        b"_meta": b"{}",
+        b"contents": b"[]",
+        b"messages": b"[1]",
+        b"ttlMs": b"5",
+        b"cacheScope": b'"private"',
+    }
+    for names in (list(body), [], *([name] for name in body)):
+        members = b",".join(b'"%b":%b' % (name, body[name]) for name in names)
+        raw = b'{"jsonrpc":"2.0","id":1,"result":{%b}}' % members
+        large, small = plain.decode_large_result(raw), plain.decode_result(raw)
+        assert (large.jsonrpc, bytes(large.id)) == (small.jsonrpc, bytes(small.id)) == ("2.0", b"1")
+        assert {name.encode(): bytes(value) for name, value in large.result.items()} == {
+            name: body[name] for name in names
+        }
+        assert large.result.keys() == small.result.keys()

@@ -47,7 +47,8 @@ def test_headers_that_agree_pass() -> None:
 def test_a_response_has_nothing_that_a_header_could_repeat() -> None:
     check_routing_headers(_message(None), _fields(mcp_protocol_version="2025-11-25"), True)
     for name in (b"mcp-method", b"mcp-name"):
-        assert _refusal(_message(None), {name: b"tools/call"}, False)[0] == -32020
+        refusal = _refusal(_message(None), {name: b"tools/call"}, False)
+        assert refusal == (-32020, "Header mismatch: the body has no method of its own")
 
 
 @pytest.mark.parametrize("left_out", ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"])

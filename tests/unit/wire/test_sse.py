@@ -106,7 +106,11 @@ def test_every_end_of_a_line_that_python_knows_is_an_odd_one():
 
 
 @pytest.mark.parametrize(
-    "name", [" data", "data ", "DATA", "Event", "\tid", "re\u200btry", "\ufeffdata", " " * 999 + "data"]
+    "name",
+    [
+        *(" data", "data ", "DATA", "Event", "\tid", "re\u200btry", "\ufeffdata", " " * 999 + "data"),
+        *("RETRY", "retry ", "iD", "\x7fid", "e\x01vent", "\x7f DATA\x1f", "d\u00e4ta"),
+    ],
 )
 def test_a_field_that_some_take_for_another_makes_an_event_odd(name):
     event = read(b"\n", f"{name}: x\n\n".encode())[1]
@@ -129,11 +133,43 @@ def test_two_types_make_an_event_odd():
     [
         b"event: message\nevent: message\nid: 7\nretry: 5\n: \xc3\xa4\nx: y\ndata: {}\n\n",
         'data: "\u2028\x85\x0b"\n\n'.encode(),
+        b'event: message\ndata: "\x0b"\n\n',
         b": data: 1\n\n",
+        b"event: x\n\n",
+        b"event: x\ndata: {}\n\n",
+        b"event:\nevent: x\ndata: {}\n\n",
+        b"!id: 1\nidX: 2\nXdata: 3\ndata: {}\n\n",
     ],
 )
 def test_what_everybody_reads_alike_is_not_odd(raw):
     assert not only(raw).is_odd
+
+
+def test_a_line_that_some_end_earlier_counts_in_data_that_is_no_message():
+    """There the rest of the line could be a type: who ends lines so would read a message after all."""
+    event = only(b"event: x\ndata: 1\x0bevent: message\n\n")
+    assert event.is_odd
+    assert plainly(event).raw == b""
+
+
+def test_what_made_an_event_odd_is_not_made_good_by_what_follows():
+    for odd in (b"DATA: 1", b": \x0b", b"event: x"):
+        for more in (b"event: message", b"id: 7", b": note", b"x: y"):
+            assert only(b"event: message\n%b\n%b\ndata: {}\n\n" % (odd, more)).is_odd
+
+
+@pytest.mark.parametrize("count", [1, 60, 61, 62, 63, 64, 65, 3000])
+@pytest.mark.parametrize("filler", [b"data: x", b": note", b"x: y"])
+def test_an_event_of_many_lines_is_read_like_one_of_few(count, filler):
+    long = b"data: " + b"z" * 70_000
+    for more in ([], [long], [b"data", long, long]):
+        lines = [b"data: a", b"event: message", *[filler] * count, *more, b"id: 7", b"retry: 5", b"data: b"]
+        data = b"\n".join(line[6:] for line in lines if line.startswith(b"data"))
+        raw = b"\n".join(lines) + b"\n\n"
+        assert only(raw) == SseEvent(raw, "message", data, b"7", 5)
+        for place in (0, 1, len(lines) // 2, len(lines)):
+            odd = b"\n".join([*lines[:place], b": \x0b", *lines[place:]]) + b"\n\n"
+            assert only(odd) == SseEvent(odd, "message", data, b"7", 5, True)
 
 
 def test_only_the_message_of_an_odd_event_is_left():
@@ -143,8 +179,9 @@ def test_only_the_message_of_an_odd_event_is_left():
 
 
 @pytest.mark.parametrize("unit", [b"::\n", b"data:\n", b"data:ab\n", b"x:\r\n", b": \x0b\n", b"event:\r"])
-def test_an_event_of_very_many_lines_takes_no_more_than_four_times_its_size(unit):
-    stream = unit * (LIMIT // len(unit)) + b"\n\n"
+@pytest.mark.parametrize("first", [b"", b": %b\n" % (b"x" * 70_000)])
+def test_an_event_of_very_many_lines_takes_no_more_than_four_times_its_size(first, unit):
+    stream = first + unit * (LIMIT // len(unit)) + b"\n\n"
     pieces = [stream[at : at + 65536] for at in range(0, len(stream), 65536)]
     expected = fields_by_the_book(stream)
     reader = SseReader(2 * LIMIT)
