@@ -5,7 +5,7 @@ PYTHON ?= $(shell scripts/find_python)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack
+.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack before-release
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -26,6 +26,7 @@ help:
 	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (long)"
 	@echo "make instructions  how many instructions an exchange costs, against bench/instructions.json"
 	@echo "make attack       every known attack over every transport, with and without Penstock; writes docs/attacks.md"
+	@echo "make before-release  all of the long forms, one after another (hours)"
 	@echo "make clean        remove what the other commands made"
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
@@ -113,6 +114,14 @@ instructions: $(STAMP)
 attack: $(STAMP)
 	@sh scripts/system_setup attack nginx haproxy
 	$(BIN)/python -m trials.attack --write docs/attacks.md
+
+# What is too long for CI.
+before-release: conformance attack faults
+	$(MAKE) soak SOAK_MESSAGES=1000000
+	$(MAKE) soak SOAK_SECONDS=7200
+	$(MAKE) fuzz FUZZ_SECONDS=3600
+	$(MAKE) properties-long
+	$(MAKE) mutants
 
 clean:
 	rm -rf .fuzz .mutants .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
