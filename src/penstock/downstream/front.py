@@ -52,11 +52,3 @@ class Front:
             self._well_known(request, reply)
         else:
             refuse(reply, 404, "Not found")
-
-
-def _leads_up(path: bytes) -> bool:
-    """Whether somebody could find his way out of a folder by `path`, however often he decodes it."""
-    path = path.lower()
-    while b"%25" in path:
-        path = path.replace(b"%25", b"%")
-    return b".." in path.replace(b"%2e", b".")
