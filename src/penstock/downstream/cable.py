@@ -90,7 +90,6 @@ class Cable:
         self._catalogs = catalogs
         self._on_catalog = on_catalog
         self._has_sessions = has_sessions
-        self._tools_seconds = tools_seconds
         self.under_way: set[CableResponse] = set()
         self.unheard: dict[CableResponse, None] = {}  # whose clients are gone, oldest first
 
