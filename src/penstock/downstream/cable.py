@@ -16,13 +16,14 @@ from penstock.downstream.cable_batch import BatchReview, begin, cancels_what_wai
 from penstock.downstream.cable_head import CableHead, HeadReader
 from penstock.downstream.cable_response import CableResponse
 from penstock.downstream.cable_rules import review_of
-from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS, CatalogFetch, wait_for_catalog
+from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS, CatalogFetch
 from penstock.downstream.replies import (
     EVENTS,
     refuse,
     refuse_message,
     send_json,
     status_of,
+    wait_unless_gone,
 )
 from penstock.downstream.unheard import Unheard
 from penstock.errors import ClientProtocolError, UpstreamError
@@ -278,7 +279,12 @@ class Cable:
                 self.client, self.choice, key, self._catalogs, self._on_catalog, self._tools_seconds
             )
             start = partial(fetch.start, head.headers, message.params, head.era)
-        wait_for_catalog(self._catalogs, key, reply, then, start)
+        wait_unless_gone(
+            reply,
+            lambda waiter: self._catalogs.wait(key, waiter, start),
+            lambda waiter: self._catalogs.withdraw(key, waiter),
+            then,
+        )
 
     def _is_answerable(self, message: Message, head: CableHead) -> bool:
         """Whether we may answer a modern request ourselves; then the server's duty to check is ours."""

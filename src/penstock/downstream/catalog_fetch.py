@@ -8,7 +8,6 @@ from collections.abc import Callable
 from penstock import limits
 from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
 from penstock.net.http_client import HttpClient, Ticket
-from penstock.net.http_exchange import Reply
 from penstock.policy.catalog import ToolCatalog
 from penstock.policy.tool_filter import ToolFilter
 from penstock.relay.catalogs import CatalogKey, Catalogs
@@ -141,24 +140,3 @@ class CatalogFetch:
         self._ticket = self._client.request(
             b"POST", self._client.url.target, self._headers, request.raw, self
         )
-
-
-def wait_for_catalog(
-    catalogs: Catalogs,
-    key: CatalogKey,
-    reply: Reply,
-    then: Callable[[ToolCatalog | UpstreamError], None],
-    fetch: Callable[[], None] | None,
-) -> None:
-    """Calls `then` when the catalog is there or cannot be had, unless the client has hung up by then."""
-
-    def waiter(outcome: ToolCatalog | UpstreamError) -> None:
-        reply.on_gone = None
-        then(outcome)
-
-    def withdraw() -> None:
-        reply.on_gone = None  # which knows the reply: untied, both are gone without the collector
-        catalogs.withdraw(key, waiter)
-
-    reply.on_gone = withdraw
-    catalogs.wait(key, waiter, fetch)

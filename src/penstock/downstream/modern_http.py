@@ -19,6 +19,7 @@ from penstock.downstream.replies import (
     refuse,
     refuse_message,
     send_json,
+    wait_unless_gone,
 )
 from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
@@ -197,21 +198,12 @@ class ModernDoor:
             text = f"Method not found: {message.method}"
             send_json(reply, 404, error_reply(message.id_token, METHOD_NOT_FOUND, text))
         else:
-            self._serve(message, request, reply)
-
-    def _serve(self, message: Message, request: Request, reply: Reply) -> None:
-        """Takes a request when the upstream is there, unless its client has hung up by then."""
-
-        def then(outcome: tuple[SharedUpstream, ToolCatalog] | UpstreamError) -> None:
-            reply.on_gone = None
-            self._take(message, request, reply, outcome)
-
-        def withdraw() -> None:
-            reply.on_gone = None  # which knows the reply: untied, both are gone without the collector
-            self._desk.withdraw(then)
-
-        reply.on_gone = withdraw
-        self._desk.serve(then)
+            wait_unless_gone(
+                reply,
+                self._desk.serve,
+                self._desk.withdraw,
+                lambda outcome: self._take(message, request, reply, outcome),
+            )
 
     def _take(
         self,

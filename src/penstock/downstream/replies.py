@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 from penstock import limits
 from penstock.errors import ClientProtocolError
@@ -14,6 +16,8 @@ from penstock.wire.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FO
 from penstock.wire.replies import error_reply
 
 log = logging.getLogger("penstock")
+
+Outcome = TypeVar("Outcome")
 
 JSON: Headers = [(b"Content-Type", b"application/json")]
 _JSON_START = response_start(200, JSON)
@@ -42,6 +46,26 @@ def status_of(code: int) -> int:
     if code == METHOD_NOT_FOUND:
         return 404
     return 400 if code in (INVALID_PARAMS, INVALID_REQUEST) else 200
+
+
+def wait_unless_gone(
+    reply: Reply,
+    wait: Callable[[Callable[[Outcome], None]], None],
+    withdraw: Callable[[Callable[[Outcome], None]], None],
+    then: Callable[[Outcome], None],
+) -> None:
+    """Waits for something with `wait` and goes on with `then`; withdraws when the client hangs up first."""
+
+    def waiter(outcome: Outcome) -> None:
+        reply.on_gone = None
+        then(outcome)
+
+    def leave() -> None:
+        reply.on_gone = None  # which knows the reply: untied, both are gone without the collector
+        withdraw(waiter)
+
+    reply.on_gone = leave
+    wait(waiter)
 
 
 def refuse(reply: Reply, status: int, reason: str, more: Headers | None = None) -> None:
