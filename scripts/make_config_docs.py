@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from penstock.config_keys import SECTIONS, Key, Kind
+from penstock.config.keys import SECTIONS, Key, Kind
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "config.md"
 MARKER = re.compile(r"(<!-- keys: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)

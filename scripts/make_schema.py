@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from penstock.config_schema import make_schema
-from penstock.policy.interceptor_config import json_schema
+from penstock.config.schema import make_schema
+from penstock.policy.rules.interceptor_config import json_schema
 
 PLACE = Path(__file__).resolve().parent.parent / "schema" / "penstock.schema.json"
 

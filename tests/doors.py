@@ -438,7 +438,7 @@ class SseDoor(HttpDoor):
         self.last = response
 
 
-class StreamableDoor(HttpDoor):
+class LegacyDoor(HttpDoor):
     """A client of Streamable HTTP."""
 
     kind = "streamable"

@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 from penstock.effects.real import RealEffects
-from penstock.policy.interception import Interceptor
-from penstock.policy.interceptor_config import build
-from penstock.policy.tool_filter import ToolFilter
-from penstock.relay.office import open_relay
+from penstock.policy.rules.interceptor import Interceptor
+from penstock.policy.rules.interceptor_config import build
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.relay.link_pool import open_relay
 from penstock.relay.review import Reviews, Rules
 from penstock.state.memory import MemoryTable
 

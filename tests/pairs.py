@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from doors import Client, SseDoor, StdioDoor, StreamableDoor
+from doors import Client, LegacyDoor, SseDoor, StdioDoor
 from gate import DEADLINE, ROOT, wait_until
 
 EVERY_TRANSPORT = ROOT / "tests" / "upstreams" / "every_transport.py"
@@ -98,7 +98,7 @@ class Proxy:
 
     def connect(self, kind: str, era: str, **more: Any) -> Any:
         """A client over HTTP, not yet begun."""
-        return {"sse": SseDoor, "streamable": StreamableDoor}[kind](self.port, era, **more)
+        return {"sse": SseDoor, "streamable": LegacyDoor}[kind](self.port, era, **more)
 
     def end(self, within: float = DEADLINE) -> int:
         """Asks it to end; the exit code."""

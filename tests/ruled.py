@@ -22,7 +22,7 @@ from pairs import Proxy, Upstream
 PLUGINS = ROOT / "tests" / "e2e" / "rules"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
 
-WAYS = ("stdio", "cable", "modern")
+WAYS = ("stdio", "passthrough", "modern")
 """stdio to stdio (legacy era), HTTP to HTTP (legacy, with sessions), modern HTTP to stdio (shared link)."""
 
 
@@ -43,7 +43,7 @@ class Ruled:
         self.file = self.work / "penstock.yaml"
         self.more = more or {}
         self.write(interceptor)
-        transport = "streamable" if way == "cable" else "stdio"
+        transport = "streamable" if way == "passthrough" else "stdio"
         self.upstream = Upstream(transport, self.work)
         self.proxy: Proxy | None = None
         self._clients: list[Client] = []
@@ -68,7 +68,7 @@ class Ruled:
         assert self.proxy is not None
         client = self.proxy.connect("streamable", "modern" if self.way == "modern" else "legacy", **more)
         self._clients.append(client)
-        client.begin(self._version) if self.way == "cable" else client.begin()
+        client.begin(self._version) if self.way == "passthrough" else client.begin()
         return client
 
     def write(self, interceptor: dict[str, Any] | None, is_renamed: bool = False) -> None:

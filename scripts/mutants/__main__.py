@@ -1,6 +1,6 @@
 """Changes the gate in one place at a time and sees whether the tests notice.
 
-Run it with `make mutants`, or for some modules only: `python scripts/mutants wire/ids policy/catalog`.
+Run it with `make mutants`, or for some modules only: `python scripts/mutants wire/mcp/ids`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from trial import KILLED, ROOT, SOURCE, STILLBORN, SURVIVED, module_name, share,
 from watching import EVERYWHERE, Watcher, importers
 
 GATE = """
-    wire/ambiguity wire/plain wire/message wire/ids wire/splice wire/replies wire/ndjson wire/json_walk
-    wire/member_names wire/bodies wire/routing_headers wire/mcp_headers policy/tool_gate policy/tool_lists
-    policy/tool_filter policy/catalog policy/verdict policy/patterns wire/sse wire/http1 wire/chunked
-    relay/tables relay/list_fetch relay/gathering
+    wire/json/ambiguity wire/json/fast_path wire/mcp/message wire/mcp/ids wire/json/splice
+    wire/mcp/replies wire/mcp/ndjson wire/json/json_walk wire/json/member_names wire/http/bodies
+    wire/mcp/routing_headers wire/mcp/mcp_headers policy/tools/tool_gate policy/tools/tool_lists
+    policy/tools/tool_filter policy/tools/catalog policy/verdict policy/patterns/patterns wire/http/sse
+    wire/http/http1 wire/http/chunked relay/pending relay/tool_list_pages relay/batch_replies
 """.split()
 TESTS = sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
 GOAL = 90.0

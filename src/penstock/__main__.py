@@ -13,7 +13,7 @@ def main() -> int:
     # it would leave a traceback, or crash a module that is half there.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from penstock.lean import import_msgspec
+    from penstock.lazy_imports import import_msgspec
 
     import_msgspec()  # before anything that imports it
     from penstock.cli import main as run

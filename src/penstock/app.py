@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.config import ProxyConfig, UrlUpstream
+from penstock.config.model import ProxyConfig, UrlUpstream
 from penstock.net import loop
 
 log = logging.getLogger("penstock")
@@ -21,12 +21,12 @@ def serve(config: ProxyConfig, why: str, reread: Callable[[bytes], ProxyConfig])
     extent = _extent(config)
     loop.import_asyncio(extent)
     if config.listen is None:
-        from penstock.serving import serve_stdio
+        from penstock.serve_stdio import serve_stdio
 
         _settle_collector()
         log.info("Serving one client over stdio (%s).", why)
         return loop.run(lambda: serve_stdio(config, reread), extent)
-    from penstock.listening import serve_http
+    from penstock.serve_http import serve_http
 
     _settle_collector()
     log.info("Serving clients over HTTP (%s).", why)
@@ -37,7 +37,7 @@ def show_tools(config: ProxyConfig, form: str) -> int:
     """Prints the upstream's tools and what the filter makes of them."""
     extent = _extent(config)
     loop.import_asyncio(extent)
-    from penstock.tool_table import show
+    from penstock.commands.tools import show
 
     return loop.run(lambda: show(config, form), extent)
 
@@ -45,7 +45,7 @@ def show_tools(config: ProxyConfig, form: str) -> int:
 def _settle_collector() -> None:
     """Keeps the collector off what was loaded to stay, and from looking at every few messages.
 
-    Exchanges leave no cycles behind, so there is little for it to find.
+    Posts leave no cycles behind, so there is little for it to find.
     """
     gc.freeze()
     gc.set_threshold(limits.COLLECT_AFTER)

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 from msgspec import structs
 
-from penstock import __version__, limits, say
-from penstock.config import (
+from penstock import __version__, limits
+from penstock import logs as say
+from penstock.config.model import (
     NO_FILE,
     CommandUpstream,
     FileConfig,
@@ -29,8 +30,8 @@ from penstock.config import (
 )
 from penstock.errors import ConfigError, PenstockError, UsageError
 from penstock.platforms import refuse_unfit_system
-from penstock.policy.schema import MODES
-from penstock.wire.url import parse_listen, parse_url
+from penstock.policy.tools.schema import MODES
+from penstock.wire.http.url import parse_listen, parse_url
 
 DEFAULT_LISTEN = ("127.0.0.1", 8808)
 PROXY_USAGE = "penstock [OPTIONS] (--upstream URL | --config FILE | -- COMMAND [ARGS...])"
@@ -228,14 +229,14 @@ def load_config(options: argparse.Namespace) -> FileConfig:
     """What the file of --config says, if one is named."""
     if options.config is None:
         return NO_FILE
-    from penstock.config_file import load_file
+    from penstock.config.file import load_file
 
     return load_file(options.config)
 
 
 def reload_config(options: argparse.Namespace, data: bytes) -> ProxyConfig:
     """The configuration of the same command line, now that other bytes are in its file."""
-    from penstock.config_file import parse_file
+    from penstock.config.file import parse_file
 
     file = parse_file(options.config, data)
     return choose_door(options, make_config(options, file), file)[0]
@@ -358,10 +359,10 @@ def _file_command(words: list[str]) -> int:
     try:
         options = parser.parse_args(words[1:])
         if words[0] == "check":
-            from penstock.check_command import check
+            from penstock.commands.check import check
 
             return check(options.file)
-        from penstock import rules_command
+        from penstock.commands import rules as rules_command
 
         if options.verb == "test":
             return rules_command.run_tests(options.file)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config_file import parse_file
-from penstock.config_keys import INTERCEPTOR, SECTIONS
+from penstock.config.file import parse_file
+from penstock.config.keys import INTERCEPTOR, SECTIONS
 from scripts_by_name import load_script
 
 ROOT = Path(__file__).resolve().parent.parent.parent

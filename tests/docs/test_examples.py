@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config_file import ConfigReading
+from penstock.config.file import ConfigReading
 
 EXAMPLES = sorted(
     path
@@ -24,7 +24,7 @@ def test_an_example_is_right(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in EXAMPLES if "\ntests:" in p.read_text()], ids=lambda p: p.name)
 def test_the_tests_of_an_example_hold(path: Path) -> None:
-    from penstock.rule_tests import read_tests
+    from penstock.commands.rule_fixtures import read_tests
 
     reading = ConfigReading(str(path), path.read_bytes(), {})
     assert reading.config.interceptor is not None

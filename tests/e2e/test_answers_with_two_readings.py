@@ -75,7 +75,7 @@ SECRET = b'{"jsonrpc":"2.0","id":<id>,"result":{"secret":1}}'
 )
 def test_rules_hold_whatever_an_answer_is_called(tmp_path: Path, status: str, kind: str, body: bytes):
     block = rule("keep-back", [{"result_exists": "secret"}], {"block": "no"}, direction="upstream")
-    with Ruled("cable", tmp_path, {"rules": [block]}) as ruled:
+    with Ruled("passthrough", tmp_path, {"rules": [block]}) as ruled:
         raw = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode() + body
         ruled.client.seen = bytearray()
         ruled.client.begin_order("raw", b"41", raw=raw.decode("latin-1"))
@@ -94,7 +94,7 @@ def test_rules_hold_whatever_an_answer_is_called(tmp_path: Path, status: str, ki
     ],
 )
 def test_a_charset_in_which_ascii_is_ascii_passes(tmp_path: Path, kind: str):
-    with Ruled("cable", tmp_path, None) as ruled:
+    with Ruled("passthrough", tmp_path, None) as ruled:
         body = '{"jsonrpc":"2.0","id":<id>,"result":{"n" : 1.0}}'
         raw = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n{body}"
         ruled.client.begin_order("raw", b"42", raw=raw)

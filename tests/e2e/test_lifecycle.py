@@ -688,14 +688,14 @@ def test_61_a_print_in_the_process_goes_to_stderr(tmp_path: Path) -> None:
     """With a library that prints, in Python and below it, at the worst moment."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
-        "import penstock.relay.relay as relay\n"
-        "original = relay.Relay.from_client\n"
+        "import penstock.relay.session_relay as relay\n"
+        "original = relay.SessionRelay.from_client\n"
         "def noisy(self, raw, route=None):\n"
         "    print('a stray print', flush=True)\n"
         "    os.write(1, b'a stray write\\n')\n"
         "    os.system('echo a stray child')\n"
         "    return original(self, raw, route)\n"
-        "relay.Relay.from_client = noisy\n"
+        "relay.SessionRelay.from_client = noisy\n"
     )
     with Gate(tmp_path, *DENY, env={"PYTHONPATH": str(tmp_path)}) as gate:
         gate.handshake()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doors import LEGACY, StreamableDoor
+from doors import LEGACY, LegacyDoor
 from pairs import DENY, TRANSPORTS, Proxy, Upstream
 
 PAGE = "https://app.example"
@@ -27,7 +27,7 @@ def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_90_a_page_that_is_allowed_may_ask_and_read(proxy: Proxy):
-    door = StreamableDoor(proxy.port, "legacy")
+    door = LegacyDoor(proxy.port, "legacy")
     asked = {
         "Origin": PAGE,
         "Access-Control-Request-Method": "POST",
@@ -56,7 +56,7 @@ def test_90_a_page_that_is_allowed_may_ask_and_read(proxy: Proxy):
     "origin", ["https://evil.example", "null", "https://app.example.evil", "http://app.example"]
 )
 def test_81_90_another_page_may_not(proxy: Proxy, origin: str):
-    door = StreamableDoor(proxy.port, "legacy")
+    door = LegacyDoor(proxy.port, "legacy")
     for method, body in (("OPTIONS", b""), ("POST", HELLO), ("GET", b"")):
         for path in ("/mcp", "/sse", "/messages", "/healthz"):
             answer = door.whole(method, path, {**HEADERS, "Origin": origin}, body)
@@ -65,7 +65,7 @@ def test_81_90_another_page_may_not(proxy: Proxy, origin: str):
 
 
 def test_90_pages_of_our_own_machine_are_served_but_not_granted_anything(proxy: Proxy):
-    door = StreamableDoor(proxy.port, "legacy")
+    door = LegacyDoor(proxy.port, "legacy")
     answer = door.whole(
         "OPTIONS", "/mcp", {"Origin": "http://localhost:5173", "Access-Control-Request-Method": "POST"}
     )
@@ -74,14 +74,14 @@ def test_90_pages_of_our_own_machine_are_served_but_not_granted_anything(proxy: 
 
 
 def test_81_a_name_that_is_allowed(proxy: Proxy):
-    door = StreamableDoor(proxy.port, "legacy")
+    door = LegacyDoor(proxy.port, "legacy")
     assert door.whole("POST", "/mcp", {**HEADERS, "Host": "penstock.example"}, HELLO).status == 200
     assert door.whole("POST", "/mcp", {**HEADERS, "Host": "penstock.example:80"}, HELLO).status == 200
     assert door.whole("POST", "/mcp", {**HEADERS, "Host": "other.example"}, HELLO).status == 403
 
 
 def test_health(proxy: Proxy):
-    door = StreamableDoor(proxy.port, "legacy")
+    door = LegacyDoor(proxy.port, "legacy")
     answer = door.whole("GET", "/healthz")
     assert (answer.status, bytes(answer.body)) == (200, b"ok\n")
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from doors import LEGACY, SseDoor, StreamableDoor
+from doors import LEGACY, LegacyDoor, SseDoor
 from gate import DEADLINE, cpu_seconds, peak_memory, wait_until
 from pairs import DENY, TRANSPORTS, Halls, Proxy, Upstream, said
-from trials.attack.raw_http import JSON, Front
+from trials.attack.raw_http import JSON, Router
 
 every_upstream = pytest.mark.parametrize("upstream", TRANSPORTS)
 MIB = 1024 * 1024
@@ -35,10 +35,10 @@ def halls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Halls]:
 
 
 @pytest.fixture(params=TRANSPORTS)
-def front(request: pytest.FixtureRequest, halls: Halls) -> Iterator[Front]:
+def front(request: pytest.FixtureRequest, halls: Halls) -> Iterator[Router]:
     """A live session before each kind of upstream, and a way to send any bytes in its name."""
     door = halls.connect("streamable", request.param, "legacy")
-    yield Front(door, LEGACY)
+    yield Router(door, LEGACY)
     assert halls.upstream(request.param).calls_of("delete_file", "write_file") == []
     assert door.is_alive()
     assert "Traceback" not in halls.proxy(request.param).stderr
@@ -46,12 +46,12 @@ def front(request: pytest.FixtureRequest, halls: Halls) -> Iterator[Front]:
 
 
 @pytest.fixture
-def proxy(front: Front, halls: Halls) -> Proxy:
+def proxy(front: Router, halls: Halls) -> Proxy:
     """The proxy that the session goes through."""
     return next(proxy for proxy in map(halls.proxy, TRANSPORTS) if proxy.port == front.port)
 
 
-def test_67_a_small_body_that_opens_to_a_huge_one_is_not_opened(front: Front, proxy: Proxy):
+def test_67_a_small_body_that_opens_to_a_huge_one_is_not_opened(front: Router, proxy: Proxy):
     bomb = gzip.compress(b" " * (100 * MIB), 9)
     before = peak_memory(proxy.process.pid)
     ((status, _),) = front.fire(front.post(bomb, JSON + b"Content-Encoding: gzip\r\n"))
@@ -69,12 +69,12 @@ def test_67_a_small_body_that_opens_to_a_huge_one_is_not_opened(front: Front, pr
         b"application/json;",
     ],
 )
-def test_65_json_may_say_that_it_is_utf8(front: Front, kind: bytes):
+def test_65_json_may_say_that_it_is_utf8(front: Router, kind: bytes):
     ((status, body),) = front.fire(front.post(front.allowed, b"Content-Type: %b\r\n" % kind))
     assert (status, b'"called" : "echo"' in body) == (200, True)
 
 
-def test_65_no_word_about_another_charset_goes_on(front: Front):
+def test_65_no_word_about_another_charset_goes_on(front: Router):
     """Express decodes a body by it, and does not mind blanks round the "="."""
     for odd in (
         b"charset =utf-7",
@@ -91,7 +91,7 @@ def test_81_only_loopback_is_bound(proxy: Proxy):
     assert "Listening on http://127.0.0.1:" in proxy.stderr
 
 
-def test_20_a_body_over_the_limit_is_refused_before_it_is_read(front: Front, proxy: Proxy):
+def test_20_a_body_over_the_limit_is_refused_before_it_is_read(front: Router, proxy: Proxy):
     before = peak_memory(proxy.process.pid)
     head = b"POST /mcp HTTP/1.1\r\n" + front.base + JSON
     responses = front.fire(head + b"Content-Length: %d\r\n\r\n" % (300 * MIB) + b" " * MIB, responses=99)
@@ -108,7 +108,7 @@ def test_20_a_body_over_the_limit_is_refused_before_it_is_read(front: Front, pro
 @pytest.mark.parametrize("part", ["head", "body"])
 def test_84_half_sent_requests_are_closed_and_nobody_waits_for_them(halls: Halls, part: str):
     door = halls.connect("streamable", "streamable", "legacy")
-    front = Front(door, LEGACY)
+    front = Router(door, LEGACY)
     head = b"POST /mcp HTTP/1.1\r\n" + front.base + JSON
     half = head if part == "head" else head + b"Content-Length: 1000\r\n\r\n{"
     slow = []
@@ -203,7 +203,7 @@ def _works(port: int) -> bool:
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
         b'"capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}'
     )
-    door = StreamableDoor(port, "legacy")
+    door = LegacyDoor(port, "legacy")
     try:
         answer = door.whole("POST", "/mcp", door.headers(), hello)
     except OSError:
@@ -215,7 +215,7 @@ def _works(port: int) -> bool:
 # --- upstreams that misbehave over HTTP -----------------------------------------------------------------
 
 
-def answered(door: StreamableDoor, raw: bytes, token: bytes = b"30", **more: object) -> tuple[int, bytes]:
+def answered(door: LegacyDoor, raw: bytes, token: bytes = b"30", **more: object) -> tuple[int, bytes]:
     """What the client gets when the upstream's whole HTTP answer is `raw`."""
     door.begin_order("raw", token, raw=raw.decode("latin-1"), **more)
     post = door.posts[token]

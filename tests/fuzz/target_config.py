@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.config_file import parse_file
+from penstock.config.file import parse_file
 from penstock.errors import ConfigError, FaultyFile
 
 _NAMES = ("a.yaml", "a.json", "a.toml", "a")

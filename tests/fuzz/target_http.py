@@ -15,8 +15,8 @@ from penstock.errors import MalformedHttp
 from penstock.net.http_connection import HttpConnection
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.http_server import ServerLimits
-from penstock.wire.chunked import ChunkedReader
-from penstock.wire.http1 import CHUNKED, UNTIL_CLOSE, read_request_head, read_response_head
+from penstock.wire.http.chunked import ChunkedReader
+from penstock.wire.http.http1 import CHUNKED, UNTIL_CLOSE, read_request_head, read_response_head
 
 
 class Seen(NamedTuple):

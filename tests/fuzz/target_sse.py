@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.wire.sse import Oversize, SseEvent, SseReader
+from penstock.wire.http.sse import Oversize, SseEvent, SseReader
 from slow_sse import fields_by_the_book
 
 

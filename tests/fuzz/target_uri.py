@@ -6,8 +6,8 @@ import posixpath
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import ConfigError
-from penstock.policy.resource_uris import Location, OddUri, locate, locate_path
-from penstock.wire.url import maybe_proxy, parse_listen, parse_url
+from penstock.policy.rules.resource_uris import Location, OddUri, locate, locate_path
+from penstock.wire.http.url import maybe_proxy, parse_listen, parse_url
 
 _ALLOWED = locate_path("/workspace/open")
 

@@ -25,8 +25,8 @@ def modules(words: list[str]) -> set[str]:
 
 def test_a_plain_filter_reads_no_file_formats() -> None:
     loaded = modules(["--deny", "^x", "--", "server"])
-    assert "penstock.policy.patterns" in loaded
-    for name in ("yaml", "tomllib", "penstock.config_file", "penstock.policy.interceptor_config"):
+    assert "penstock.policy.patterns.patterns" in loaded
+    for name in ("yaml", "tomllib", "penstock.config.file", "penstock.policy.rules.interceptor_config"):
         assert name not in loaded
 
 
@@ -44,4 +44,4 @@ def test_only_the_reader_that_is_needed_is_loaded(tmp_path, name: str, text: str
     loaded = modules(["--config", str(path)])
     assert reader in loaded
     assert not {"yaml", "tomllib"} - {reader} & loaded
-    assert "penstock.policy.interceptor_config" not in loaded
+    assert "penstock.policy.rules.interceptor_config" not in loaded

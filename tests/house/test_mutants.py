@@ -70,7 +70,7 @@ from collections import Counter
 from pathlib import Path
 from mutation import Mutation
 from trial import trial
-path = Path({source!r}) / "penstock" / "relay" / "gathering.py"
+path = Path({source!r}) / "penstock" / "relay" / "batch_replies.py"
 tests = ["tests/unit/relay/test_gathering.py::" + name for name in {tests!r}]
 mutation = Mutation(path)
 wanted = next(mutant for mutant in mutation.mutants if {text!r} in mutant.key)

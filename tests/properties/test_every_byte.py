@@ -7,10 +7,10 @@ import pytest
 from claims import is_strict, wrong_calls
 from memory_doors import catalog
 from penstock.errors import ClientProtocolError
-from penstock.policy import tool_gate
+from penstock.policy.tools import tool_gate
 from penstock.policy.verdict import FORWARD
-from penstock.wire.message import Message, read_client_message
-from penstock.wire.ndjson import to_line
+from penstock.wire.mcp.message import Message, read_client_message
+from penstock.wire.mcp.ndjson import to_line
 from readers import LINE_READERS
 
 BASE = (

@@ -13,14 +13,15 @@ import pytest
 
 from memory_doors import CHOICE, catalog
 from penstock.errors import ProtocolError
-from penstock.policy import tool_gate, tool_lists
-from penstock.policy.catalog import BadToolList, build_catalog
-from penstock.wire import glance, splice
-from penstock.wire.ambiguity import Ambiguous
-from penstock.wire.bodies import to_body
-from penstock.wire.message import Message, read_client_message, read_upstream_message
-from penstock.wire.ndjson import LineSplitter
-from penstock.wire.sse import SseReader
+from penstock.policy.tools import tool_gate, tool_lists
+from penstock.policy.tools.catalog import BadToolList, build_catalog
+from penstock.wire.http.bodies import to_body
+from penstock.wire.http.sse import SseReader
+from penstock.wire.json import splice
+from penstock.wire.json.ambiguity import Ambiguous
+from penstock.wire.mcp import response_id as glance
+from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.ndjson import LineSplitter
 
 SIZE = 200_000
 

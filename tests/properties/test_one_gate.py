@@ -18,9 +18,9 @@ from hostile import Choices, row_of
 from memory_doors import DOORS, PipeDoor
 from node_reader import maybe_node, node_reader
 from penstock.errors import ClientProtocolError
-from penstock.wire.ambiguity import folded
-from penstock.wire.message import Batch, Kind, read_client_message
-from penstock.wire.ndjson import LineSplitter, Oversize, to_line
+from penstock.wire.json.ambiguity import folded
+from penstock.wire.mcp.message import Batch, Kind, read_client_message
+from penstock.wire.mcp.ndjson import LineSplitter, Oversize, to_line
 from readers import LINE_READERS, calls
 
 ROWS = st.binary(min_size=192, max_size=192)
@@ -188,7 +188,7 @@ def test_an_ordinary_call_goes_up_byte_for_byte(
     assert PipeDoor().take(raw) == ([to_line(raw)], [])
     # Toward HTTP line breaks stay, unless another member could be a method to somebody who reads lines.
     if "method" not in map(folded, _names(arguments)):
-        assert DOORS["cable"]().take(raw)[0] == [raw]
+        assert DOORS["passthrough"]().take(raw)[0] == [raw]
     # On a pipe a line ends at LF and nowhere else.
     line = raw.replace(b"\n", b"\r")
     assert _sent_up(line + b"\n", [], keep=len(line)) == [to_line(line)]

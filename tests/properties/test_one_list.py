@@ -16,9 +16,9 @@ from claims import hidden_names
 from hostile import Choices, row_of
 from memory_doors import CHOICE, Memory, PipeDoor
 from node_reader import maybe_node, node_reader
-from penstock.policy import tool_lists
-from penstock.relay.relay import Relay
-from penstock.wire.ndjson import to_line
+from penstock.policy.tools import tool_lists
+from penstock.relay.session_relay import SessionRelay
+from penstock.wire.mcp.ndjson import to_line
 from readers import LINE_READERS, Reader
 
 ROWS = st.binary(min_size=192, max_size=192)
@@ -51,7 +51,7 @@ class Asked:
 
     def __init__(self, choose: Choices) -> None:
         self.client, self.upstream = Memory(), Memory()
-        self.relay = Relay(self.client, self.upstream, CHOICE)  # type: ignore[arg-type]
+        self.relay = SessionRelay(self.client, self.upstream, CHOICE)  # type: ignore[arg-type]
         self._choose = choose
 
     async def list_tools(self) -> list[bytes]:

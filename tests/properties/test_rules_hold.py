@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scenes import client, interceptor, rule, send
 
 from node_reader import maybe_node, node_reader
-from penstock.policy.outcome import Pass
+from penstock.policy.rules.outcome import Pass
 from readers import READERS, Reader
 
 FIELD = "arguments.opts.mode"

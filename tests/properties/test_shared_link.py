@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import hostile
 from hostile import Choices
 from memory_doors import ModernDoor
-from penstock.wire.ambiguity import folded
+from penstock.wire.json.ambiguity import folded
 from readers import LINE_READERS
 
 ROWS = st.binary(min_size=96, max_size=96)

@@ -16,7 +16,7 @@ import pytest
 from scripted_http import Line, Request, ScriptedHttp
 from test_streamable_upstream import RESULT, echo, legacy
 
-from doors import StreamableDoor
+from doors import LegacyDoor
 from gate import wait_until
 from http_gate import INITIALIZE, META, Gate, call
 from pairs import Proxy, Upstream
@@ -463,7 +463,7 @@ def test_a_list_for_one_clients_credentials_must_come_in_time_too(tmp_path: Path
     with ScriptedHttp(answer) as upstream:
         words = ["--tools-timeout", "500", "--upstream", upstream.url]
         with Proxy(tmp_path, words, "--deny", "x") as proxy:
-            reply = StreamableDoor(proxy.port, "legacy").whole("POST", "/mcp", headers, body)
+            reply = LegacyDoor(proxy.port, "legacy").whole("POST", "/mcp", headers, body)
         ended.set()
     if how == "events that go on after the list":
         assert (reply.status, json.loads(reply.body)["result"]) == (200, {})

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from doors import INITIALIZED, SseDoor, StdioDoor, StreamableDoor
+from doors import INITIALIZED, LegacyDoor, SseDoor, StdioDoor
 from gate import DEADLINE, children_of, is_running, request, wait_until
 from pairs import DENY, PAIRS, TRANSPORTS, Proxy, Upstream
 
@@ -137,7 +137,7 @@ def test_no_client_ends_the_proxy_by_what_it_says_first(
         Proxy(tmp_path, there.words(), "--deny", DENY) as proxy,
     ):
         mine = {"Authorization": "Bearer ann"} if options else {}
-        with StreamableDoor(proxy.port, "legacy", mine) as other:
+        with LegacyDoor(proxy.port, "legacy", mine) as other:
             other.begin()
             for words in ([INITIALIZED], [HELLO, INITIALIZED], [HELLO, INITIALIZED, LIST]):
                 with SseDoor(proxy.port, "legacy") as rude:
@@ -161,7 +161,7 @@ def test_a_session_that_the_upstream_has_ended_is_not_the_end_of_the_others(tmp_
         assert ended.is_alive()
         session = there.heads()[-1]["mcp-session-id"]
         other.begin()
-        at_upstream = StreamableDoor(int(there.url.split("/")[2].partition(":")[2]), "legacy")
+        at_upstream = LegacyDoor(int(there.url.split("/")[2].partition(":")[2]), "legacy")
         gone = at_upstream.whole("DELETE", "/mcp", {"Mcp-Session-Id": session})
         assert gone.status == 200
         ended.request(b"7", "ping")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from doors import LEGACY, SseDoor, StreamableDoor, read_event
+from doors import LEGACY, LegacyDoor, SseDoor, read_event
 from gate import wait_until
 from pairs import DENY, TRANSPORTS, Halls, Proxy, Upstream
 
@@ -45,7 +45,7 @@ HEADERS = {
 def test_82_a_session_id_that_is_none(
     upstream: str, body: bytes, session: str | None, status: int, halls: Halls
 ):
-    door = StreamableDoor(halls.proxy(upstream).port, "legacy")
+    door = LegacyDoor(halls.proxy(upstream).port, "legacy")
     headers = HEADERS if session is None else {**HEADERS, "Mcp-Session-Id": session}
     answer = door.whole("POST", "/mcp", headers, body)
     assert answer.status == status
@@ -222,7 +222,7 @@ def test_an_upstream_that_wants_credentials_is_asked_with_each_clients_own(locke
     upstream, proxy = locked
     for name in ("ann", "bob"):
         for era in ("legacy", "modern"):
-            with StreamableDoor(proxy.port, era, {"Authorization": f"Bearer {name}"}) as door:
+            with LegacyDoor(proxy.port, era, {"Authorization": f"Bearer {name}"}) as door:
                 door.begin()
                 tools = door.ask("tools/list")["result"]["tools"]
                 assert [tool["name"] for tool in tools] == ["echo", "read_file"]
@@ -239,7 +239,7 @@ def test_119_a_list_is_of_one_principal_however_it_says_who_it_is(locked: tuple[
     upstream, proxy = locked
     asked = []
     for name in ("ann", "bob", "ann"):
-        with StreamableDoor(proxy.port, era, {"X-Api-Key": name}) as door:
+        with LegacyDoor(proxy.port, era, {"X-Api-Key": name}) as door:
             door.begin()
             assert [tool["name"] for tool in door.ask("tools/list")["result"]["tools"]] == [
                 "echo",
@@ -254,7 +254,7 @@ def test_100_a_list_that_one_principal_never_gets_is_waited_for_only_so_long(era
     with (
         Upstream("streamable", tmp_path, "--bearer", "ann", "--mute", "list") as upstream,
         Proxy(tmp_path, upstream.words(), "--deny", DENY, "--tools-timeout", "300") as proxy,
-        StreamableDoor(proxy.port, era, {"Authorization": "Bearer ann"}) as door,
+        LegacyDoor(proxy.port, era, {"Authorization": "Bearer ann"}) as door,
     ):
         door.begin()
         for _ in range(2):
@@ -268,7 +268,7 @@ def test_100_a_list_that_one_principal_never_gets_is_waited_for_only_so_long(era
 @pytest.mark.parametrize("body", [PING, CALL], ids=["ping", "denied"])
 def test_91_who_has_none_hears_the_upstreams_own_401(locked: tuple[Upstream, Proxy], body: bytes):
     _, proxy = locked
-    door = StreamableDoor(proxy.port, "legacy")
+    door = LegacyDoor(proxy.port, "legacy")
     for credentials in ({}, {"Authorization": "Bearer eve"}):
         answer = door.whole("POST", "/mcp", {**HEADERS, **credentials, "Mcp-Session-Id": "x"}, body)
         if body == PING:
@@ -282,10 +282,10 @@ def test_91_who_has_none_hears_the_upstreams_own_401(locked: tuple[Upstream, Pro
 
 def test_83_one_principal_sees_nothing_of_another(locked: tuple[Upstream, Proxy]):
     _, proxy = locked
-    victim = StreamableDoor(proxy.port, "legacy", {"Authorization": "Bearer ann"})
+    victim = LegacyDoor(proxy.port, "legacy", {"Authorization": "Bearer ann"})
     victim.begin()
     for method in ("GET", "DELETE"):
-        thief = StreamableDoor(proxy.port, "legacy")
+        thief = LegacyDoor(proxy.port, "legacy")
         answer = thief.whole(method, "/mcp", {**HEADERS, "Mcp-Session-Id": victim.session})
         assert answer.status in (401, 404)
     assert victim.is_alive()
@@ -294,7 +294,7 @@ def test_83_one_principal_sees_nothing_of_another(locked: tuple[Upstream, Proxy]
 
 @pytest.mark.parametrize("upstream", ["streamable", "stdio", "sse"])
 def test_well_known_paths_are_the_upstreams_or_nobodys(upstream: str, halls: Halls):
-    door = StreamableDoor(halls.proxy(upstream).port, "legacy")
+    door = LegacyDoor(halls.proxy(upstream).port, "legacy")
     for path in ("/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server?x=1"):
         answer = door.whole("GET", path)
         if upstream == "streamable":

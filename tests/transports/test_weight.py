@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scripted_http import Line, Request, ScriptedHttp
 
-from doors import StdioDoor, StreamableDoor
+from doors import LegacyDoor, StdioDoor
 from gate import META, peak_memory, request, wait_until
 from pairs import CELLS, DENY, PAIRS, Halls, Proxy, Upstream
 
@@ -213,7 +213,7 @@ def test_138_who_hangs_up_while_it_waits_for_the_list_leaves_nothing_behind(era:
     with (
         Upstream("streamable", tmp_path, "--bearer", "ann", "--mute", "list") as there,
         Proxy(tmp_path, there.words(), "--deny", DENY, "--tools-timeout", "60s") as proxy,
-        StreamableDoor(proxy.port, era, {"Authorization": "Bearer ann"}) as door,
+        LegacyDoor(proxy.port, era, {"Authorization": "Bearer ann"}) as door,
     ):
         door.begin()
         before = peak_memory(proxy.process.pid)

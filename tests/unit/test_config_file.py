@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import CommandUpstream, FileConfig, UrlUpstream
-from penstock.config_file import load_file, parse_file
+from penstock.config.file import load_file, parse_file
+from penstock.config.model import CommandUpstream, FileConfig, UrlUpstream
 from penstock.errors import ConfigError, FaultyFile
 
 ENVIRON = {"HOME_DIR": "/home/me", "TOKEN": "s3cret", "EMPTY": ""}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from penstock.config_file import parse_file
-from penstock.documents.reading import read_document
+from penstock.config.file import parse_file
+from penstock.config.formats.reading import read_document
 from penstock.errors import FaultyFile
 from scripts_by_name import load_script
 

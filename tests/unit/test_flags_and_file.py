@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock import cli
-from penstock.config import CommandUpstream, ProxyConfig, UrlUpstream
+from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream
 from penstock.errors import ConfigError, UsageError
 
 FILE = """

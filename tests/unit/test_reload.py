@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import CommandUpstream, ProxyConfig, make_filter
-from penstock.config_file import digest_of, parse_file
+from penstock.config.file import digest_of, parse_file
+from penstock.config.model import CommandUpstream, ProxyConfig, make_filter
+from penstock.config.watch import ConfigWatch, restart_needed
 from penstock.errors import ConfigError, PenstockError
-from penstock.policy.interceptor_config import InterceptorConfig
-from penstock.policy.tool_filter import ToolFilter
-from penstock.reload import ConfigWatch, restart_needed
+from penstock.policy.rules.interceptor_config import InterceptorConfig
+from penstock.policy.tools.tool_filter import ToolFilter
 
 
 def load(data: bytes) -> ProxyConfig:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.say import set_up_log
+from penstock.logs import set_up_log
 
 FORGED = "a\npenstock: all is well\x1b[31m\ud800"
 

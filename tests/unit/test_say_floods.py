@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from penstock import limits, say
+from penstock import limits
+from penstock import logs as say
 
 
 def test_one_wording_is_said_so_often_in_a_second_and_then_counted(monkeypatch: pytest.MonkeyPatch) -> None:

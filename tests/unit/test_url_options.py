@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from penstock.cli import make_config, proxy_parser
-from penstock.config import ProxyConfig, UrlUpstream, make_headers
+from penstock.config.model import ProxyConfig, UrlUpstream, make_headers
 from penstock.errors import ConfigError, UsageError
 
 
@@ -102,7 +102,7 @@ def test_plain_http_loads_no_tls():
         "from penstock import app, cli\n"
         "cli.main(['--upstream', 'http://127.0.0.1:1/mcp'])\n"
         "assert 'ssl' not in sys.modules, 'ssl was loaded'\n"
-        "assert 'penstock.upstream.http' in sys.modules\n"
+        "assert 'penstock.upstream.detect_transport' in sys.modules\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, capture_output=True, text=True, check=False

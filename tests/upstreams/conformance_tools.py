@@ -394,11 +394,11 @@ async def test_input_required_result_tampered_state(ctx: Context, params: Call) 
 @tool("Asks three things of different kinds at once")
 async def test_input_required_result_multiple_inputs(ctx: Context, params: Call) -> ToolAnswer:
     given = params.input_responses or {}
-    if not {"user_name", "greeting", "client_roots"} <= set(given):
+    if not {"user_name", "server_info", "client_roots"} <= set(given):
         return needs(
             state="awaiting-three",
             user_name=ASK_NAME,
-            greeting=sample("Generate a greeting", 50),
+            server_info=sample("Generate a server_info", 50),
             client_roots=types.ListRootsRequest(),
         )
     return done(text("All three answers arrived."))

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from doors import MODERN, Client, Lost, Response, SseDoor, StdioDoor, StreamableDoor
+from doors import MODERN, Client, LegacyDoor, Lost, Response, SseDoor, StdioDoor
 from gate import DEADLINE, wait_until
 from pairs import Proxy, Upstream
 from trials.attack.judge import denied_calls, hidden_names, words_of_ours
 from trials.attack.reverse_proxies import ReverseProxy
 from trials.attack.rows import DEAD, DENIED, DENY, LEAK, NOISE, ClientBytes, Hostile, HttpBytes, Result
 
-DIRECT = {"stdio": StdioDoor, "sse": SseDoor, "streamable": StreamableDoor}
+DIRECT = {"stdio": StdioDoor, "sse": SseDoor, "streamable": LegacyDoor}
 RULES = {
     "tools": {"deny": [DENY]},
     "interceptor": {

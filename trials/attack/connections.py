@@ -9,7 +9,7 @@ from doors import Lost
 from trials.attack.cell import Cell, one_by_one
 from trials.attack.http_bytes import ATTACKS, GATED
 from trials.attack.judge import is_refusal
-from trials.attack.raw_http import Front, message_in
+from trials.attack.raw_http import Router, message_in
 from trials.attack.rows import DEAD, DROPPED, LEAK, NOISE, REFUSED, HttpBytes, Result
 
 
@@ -22,7 +22,7 @@ def attack_with_connections(cell: Cell, rows: list[HttpBytes] = ATTACKS) -> Iter
 
 def one(cell: Cell, row: HttpBytes) -> tuple[str, str]:
     """What came of one attack."""
-    front = Front(cell.attacker, cell.version)
+    front = Router(cell.attacker, cell.version)
     within = 0.2 if cell.direct else 20.0
     try:
         responses = front.fire(row.build(front), row.responses, within)

@@ -214,7 +214,7 @@ ATTACKS = [
     ),
     _http("91", "200 as JSON in another charset", "200 OK", "application/json; charset=utf-16", _result(LISTING).decode().encode("utf-16")),
     *(
-        # To others than the cable's clients nobody says a word about a charset.
+        # To others than the passthrough's clients nobody says a word about a charset.
         _http("91", f"{kind} in UTF-7: {charset}", "200 OK", f"{kind}; {charset}", body)._replace(clients=("streamable",))
         for kind, body in (
             ("application/json", _result(UTF7)),

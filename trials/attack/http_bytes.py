@@ -9,7 +9,7 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterator
 
-from trials.attack.raw_http import JSON, Front, chunked
+from trials.attack.raw_http import JSON, Router, chunked
 from trials.attack.rows import HttpBytes
 
 MIB = 1024 * 1024
@@ -28,7 +28,7 @@ def _says(row: str, what: str, more: bytes, *statuses: int) -> HttpBytes:
 def _in_utf7(what: str, *kinds: bytes) -> HttpBytes:
     """A call of an allowed tool, and of the denied one for who takes it for UTF-7, where +ACI- is a quote."""
 
-    def build(front: Front) -> bytes:
+    def build(front: Router) -> bytes:
         hidden = b'"arguments":{},"x":"+ACI-,+ACI-name+ACI-:+ACI-delete_file"'
         base = front.bare + (front.mirrored(b"echo") if front.is_modern else b"")
         more = b"".join(b"Content-Type: %b\r\n" % kind for kind in kinds)
@@ -75,7 +75,7 @@ def _bytewise(body: bytes) -> Iterator[bytes]:
 
 
 def _method(method: str) -> HttpBytes:
-    def build(front: Front) -> bytes:
+    def build(front: Router) -> bytes:
         # With the session's own id a GET would stream, and a DELETE end it: that is a client's right.
         base = front.base.replace(front.session.encode(), b"nobody") if front.session else front.base
         if method == "HEAD":
@@ -94,7 +94,7 @@ def _path(path: str) -> HttpBytes:
 
 
 def _host(host: str) -> HttpBytes:
-    def build(front: Front) -> bytes:
+    def build(front: Router) -> bytes:
         return front.post(front.denied).replace(
             b"Host: 127.0.0.1:%d" % front.port, b"Host: " + host.encode(), 1
         )
@@ -103,7 +103,7 @@ def _host(host: str) -> HttpBytes:
 
 
 def _session(what: str, session: bytes | None, *statuses: int) -> HttpBytes:
-    def build(front: Front) -> bytes:
+    def build(front: Router) -> bytes:
         header = b"Mcp-Session-Id: %b\r\n" % front.session.encode()
         other = b"" if session is None else b"Mcp-Session-Id: %b\r\n" % session
         base = front.base.replace(header, other) if header in front.base else front.base + other

@@ -8,17 +8,17 @@ import socket
 import time
 from typing import Any
 
-from doors import MODERN, SseDoor, StreamableDoor, read_event
+from doors import MODERN, LegacyDoor, SseDoor, read_event
 from gate import DEADLINE, META
 
 JSON = b"Content-Type: application/json\r\n"
 _CALL = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"%b","arguments":{}%b}}'
 
 
-class Front:
+class Router:
     """What is needed to write a request by hand: where to, and the headers that make it this session's."""
 
-    def __init__(self, door: StreamableDoor | SseDoor, version: str) -> None:
+    def __init__(self, door: LegacyDoor | SseDoor, version: str) -> None:
         self.door = door
         self.port = door.port
         self.client = door.kind

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from trials.attack.cell import Cell
-    from trials.attack.raw_http import Front
+    from trials.attack.raw_http import Router
 
 DENIED = ("write_file", "delete_file")
 DENY = "^(write|delete)_"
@@ -51,7 +51,7 @@ class HttpBytes(NamedTuple):
 
     row: str
     what: str
-    build: Callable[[Front], bytes]
+    build: Callable[[Router], bytes]
     statuses: frozenset[int]
     responses: int = 1  # read so many, or to the end of the connection
     only: str = ""  # the client transport that has such a thing at all
@@ -72,7 +72,7 @@ class Hostile(NamedTuple):
     clients: tuple[str, ...] = ("stdio", "sse", "streamable")
 
 
-class Scene(NamedTuple):
+class RuleRun(NamedTuple):
     """Something that takes more than one step. `play` gives the verdict, and why."""
 
     row: str

@@ -15,11 +15,11 @@ from trials.attack.cell import Cell, alive
 from trials.attack.client_bytes import WRITE, in_era
 from trials.attack.judge import is_refusal
 from trials.attack.messages import KEPT, fire
-from trials.attack.raw_http import Front
-from trials.attack.rows import ANSWERED, DEAD, DROPPED, NOISE, REFUSED, Result, Scene
+from trials.attack.raw_http import Router
+from trials.attack.rows import ANSWERED, DEAD, DROPPED, NOISE, REFUSED, Result, RuleRun
 
 
-def attack_with_scenes(cell: Cell, scenes: list[Scene]) -> Iterator[Result]:
+def attack_with_scenes(cell: Cell, scenes: list[RuleRun]) -> Iterator[Result]:
     """Every scene that this cell can play."""
     for scene in scenes:
         if cell.era not in scene.eras or cell.client not in scene.clients:
@@ -102,7 +102,7 @@ def _cut(cell: Cell, raw: bytes) -> tuple[str, str]:
         assert door.process.stdin is not None
         os.write(door.process.stdin.fileno(), raw)
     else:
-        front = Front(door, cell.version)
+        front = Router(door, cell.version)
         head = front.open(b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (len(raw) + 9))
         with socket.create_connection(("127.0.0.1", cell.port)) as connection:
             connection.sendall(head + raw)
@@ -220,13 +220,13 @@ def a_list_that_lies(cell: Cell) -> tuple[str, str]:
 
 
 SCENES = [
-    Scene("40", "a denied call before the handshake", before_the_handshake, ("legacy",)),
-    Scene("40", "a denied call after a second handshake", after_a_second_handshake, ("legacy",)),
-    Scene("47", "a cancel of a call that was refused", a_cancel_of_a_refused_call),
-    Scene("47", "a cancel of somebody else's call", a_cancel_of_somebody_elses_call),
-    Scene("55", "a denied call cut off by the end of input", a_denied_call_cut_off),
-    Scene("55", "an allowed call cut off by the end of input", an_allowed_call_cut_off),
-    Scene("56", "one byte a write", one_byte_a_write, clients=("stdio",)),
-    Scene("39", "tools that appear and descriptions that change later", a_list_that_changes, ("legacy",)),
-    Scene("95", "a first list with names in every disguise", a_list_that_lies),
+    RuleRun("40", "a denied call before the handshake", before_the_handshake, ("legacy",)),
+    RuleRun("40", "a denied call after a second handshake", after_a_second_handshake, ("legacy",)),
+    RuleRun("47", "a cancel of a call that was refused", a_cancel_of_a_refused_call),
+    RuleRun("47", "a cancel of somebody else's call", a_cancel_of_somebody_elses_call),
+    RuleRun("55", "a denied call cut off by the end of input", a_denied_call_cut_off),
+    RuleRun("55", "an allowed call cut off by the end of input", an_allowed_call_cut_off),
+    RuleRun("56", "one byte a write", one_byte_a_write, clients=("stdio",)),
+    RuleRun("39", "tools that appear and descriptions that change later", a_list_that_changes, ("legacy",)),
+    RuleRun("95", "a first list with names in every disguise", a_list_that_lies),
 ]

@@ -318,11 +318,11 @@ def _free_port() -> int:
 
 
 def _once_listening(port: int, process: subprocess.Popen[bytes]) -> Client:
-    from doors import StreamableDoor
+    from doors import LegacyDoor
 
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end and process.poll() is None:
-        door = StreamableDoor(port, "legacy")
+        door = LegacyDoor(port, "legacy")
         try:
             if door.whole("GET", "/healthz").status == 200:
                 return door

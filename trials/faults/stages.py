@@ -16,7 +16,7 @@ import sys
 import time
 
 import trials.faults  # noqa: F401 - makes the tests' clients importable
-from doors import Client, SseDoor, StdioDoor, StreamableDoor
+from doors import Client, LegacyDoor, SseDoor, StdioDoor
 
 STAGES = ("start", "initialized", "call", "big answer", "shutdown")
 """Before the handshake, after it, while a call is not answered, within an answer of 9 MB, and at the end."""
@@ -75,7 +75,7 @@ def main() -> None:
     elif chosen.kind == "sse":
         door = SseDoor(chosen.port, "legacy")
     else:
-        door = StreamableDoor(chosen.port, "legacy")
+        door = LegacyDoor(chosen.port, "legacy")
     reach(door, chosen.stage)
     process = getattr(door, "process", None)
     print(json.dumps({"penstock": process.pid if process is not None else None}), flush=True)

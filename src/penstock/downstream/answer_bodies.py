@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.errors import UpstreamProtocolError
-from penstock.wire.message import Batch, read_upstream_message
-from penstock.wire.sse import Oversize, SseEvent, SseReader
+from penstock.wire.http.sse import Oversize, SseEvent, SseReader
+from penstock.wire.mcp.message import Batch, read_upstream_message
 
 
 def is_message(body: bytes) -> bool:

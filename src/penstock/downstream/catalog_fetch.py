@@ -8,15 +8,15 @@ from collections.abc import Callable
 from penstock import limits
 from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
 from penstock.net.http_client import HttpClient, Ticket
-from penstock.policy.catalog import ToolCatalog
-from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.catalogs import CatalogKey, Catalogs
-from penstock.relay.list_fetch import ListFetch
-from penstock.wire.ambiguity import Members
-from penstock.wire.eras import Era, maybe_modern_meta
-from penstock.wire.http1 import Headers, find
-from penstock.wire.message import Message, read_upstream_message
-from penstock.wire.sse import SseEvent, SseReader
+from penstock.relay.tool_list_pages import ToolListPages
+from penstock.wire.http.http1 import Headers, find
+from penstock.wire.http.sse import SseEvent, SseReader
+from penstock.wire.json.ambiguity import Members
+from penstock.wire.mcp.eras import Era, maybe_modern_meta
+from penstock.wire.mcp.message import Message, read_upstream_message
 
 ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
 JSON_BOTH_WAYS = [
@@ -44,7 +44,7 @@ class CatalogFetch:
         self._catalogs = catalogs
         self._on_catalog = on_catalog
         self._headers: Headers = []
-        self._fetch = ListFetch(None)
+        self._fetch = ToolListPages(None)
         self._reader: SseReader | None = None
         self._body: list[bytes] = []
         self._size = 0
@@ -64,7 +64,7 @@ class CatalogFetch:
         self._headers = [*kept, *JSON_BOTH_WAYS]
         if era is Era.MODERN:
             self._headers.append((b"Mcp-Method", b"tools/list"))
-            self._fetch = ListFetch(maybe_modern_meta(params))
+            self._fetch = ToolListPages(maybe_modern_meta(params))
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._timed_out)
         self._send(self._fetch.first_request())
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from penstock import limits
 from penstock.downstream.replies import EVENTS
 from penstock.net.http_exchange import Reply
-from penstock.wire.http1 import Headers
-from penstock.wire.sse import encode_event
+from penstock.wire.http.http1 import Headers
+from penstock.wire.http.sse import encode_event
 
 _COMMENT = b": keep-alive\n\n"
 

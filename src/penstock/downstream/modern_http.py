@@ -23,16 +23,16 @@ from penstock.downstream.replies import (
 )
 from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
-from penstock.policy import tool_gate
-from penstock.policy.catalog import ToolCatalog
-from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.tools import tool_gate
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict, is_open
 from penstock.relay.catalogs import principal_of
-from penstock.relay.modern_desk import ModernDesk
-from penstock.relay.shared import SharedUpstream
-from penstock.wire.ambiguity import members
-from penstock.wire.mcp_headers import Mirror, mirrors_in
-from penstock.wire.message import (
+from penstock.relay.multiplexer import Multiplexer
+from penstock.relay.shared_link import SharedLink
+from penstock.wire.json.ambiguity import members
+from penstock.wire.mcp.mcp_headers import Mirror, mirrors_in
+from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -44,8 +44,8 @@ from penstock.wire.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.replies import error_code, error_reply
-from penstock.wire.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
+from penstock.wire.mcp.replies import error_code, error_reply
+from penstock.wire.mcp.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
 
 if TYPE_CHECKING:  # loaded only where there are rules
     from penstock.relay.review import Asked, Review, Reviews
@@ -77,7 +77,7 @@ class ModernPost:
         self._review = review
         self._asked = asked
         self._stream: EventStream | None = None
-        self._shared: SharedUpstream | None = None
+        self._shared: Multiplexer | None = None
         self._number = b""
 
     @property
@@ -102,7 +102,7 @@ class ModernPost:
         if self._stream is not None:
             self._stream.cut()
 
-    def ask(self, shared: SharedUpstream) -> None:
+    def ask(self, shared: Multiplexer) -> None:
         """Passes the request on."""
         self._shared = shared
         self._reply.on_gone = self._on_gone
@@ -165,8 +165,8 @@ class ModernPost:
 class ModernDoor:
     """`/mcp` for modern clients of an upstream that is not HTTP itself."""
 
-    def __init__(self, desk: ModernDesk, choice: ToolFilter, reviews: Reviews | None) -> None:
-        self._desk = desk
+    def __init__(self, shared_link: SharedLink, choice: ToolFilter, reviews: Reviews | None) -> None:
+        self._shared_link = shared_link
         self._reviews = reviews
         self._choice = choice
         self._marked: dict[str, tuple[Mirror, ...]] | None = None
@@ -200,8 +200,8 @@ class ModernDoor:
         else:
             wait_unless_gone(
                 reply,
-                self._desk.serve,
-                self._desk.withdraw,
+                self._shared_link.serve,
+                self._shared_link.withdraw,
                 lambda outcome: self._take(message, request, reply, outcome),
             )
 
@@ -210,7 +210,7 @@ class ModernDoor:
         message: Message,
         request: Request,
         reply: Reply,
-        outcome: tuple[SharedUpstream, ToolCatalog] | UpstreamError,
+        outcome: tuple[Multiplexer, ToolCatalog] | UpstreamError,
     ) -> None:
         if reply.is_gone:
             return
@@ -263,7 +263,7 @@ class ModernDoor:
         verdict: Verdict,
         message: Message,
         reply: Reply,
-        shared: SharedUpstream,
+        shared: Multiplexer,
         review: Review | None,
         asked: Asked | None,
     ) -> None:
@@ -309,7 +309,7 @@ class ModernDoor:
             return ()
 
     def _unavailable(self, message: Message, reply: Reply, error: UpstreamError) -> None:
-        refusal = self._desk.refusal
+        refusal = self._shared_link.refusal
         if refusal is not None:
             # A legacy upstream: its own word for "I do not know this", so that dual clients fall back.
             raw = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (message.id_token or b"null", refusal)

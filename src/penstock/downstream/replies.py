@@ -11,9 +11,9 @@ from penstock import limits
 from penstock.errors import ClientProtocolError
 from penstock.net.http_exchange import Reply, Request
 from penstock.relay.contracts import UpstreamLink
-from penstock.wire.http1 import Headers, response_start
-from penstock.wire.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from penstock.wire.replies import error_reply
+from penstock.wire.http.http1 import Headers, response_start
+from penstock.wire.mcp.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from penstock.wire.mcp.replies import error_reply
 
 log = logging.getLogger("penstock")
 

@@ -11,9 +11,9 @@ from penstock.downstream.replies import accepts, is_refused_for_now, maybe_wrong
 from penstock.errors import PenstockError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
 from penstock.relay.contracts import UpstreamLink
-from penstock.relay.office import Office
+from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
-from penstock.wire.message import Message
+from penstock.wire.mcp.message import Message
 
 log = logging.getLogger("penstock")
 
@@ -21,14 +21,14 @@ log = logging.getLogger("penstock")
 class SseSession:
     """One client: its open stream, its relay, its upstream link."""
 
-    def __init__(self, session_id: bytes, stream: EventStream, link: UpstreamLink, office: Office) -> None:
+    def __init__(self, session_id: bytes, stream: EventStream, link: UpstreamLink, pool: LinkPool) -> None:
         self.id = session_id
         self.on_over: Callable[[PenstockError | None], None] = lambda error: None
         self._stream = stream
         self._link = link
-        self._office = office
+        self._pool = pool
         self._is_over = False
-        self._relay = office.new_relay(session_id, self, link, self._on_fatal)
+        self._relay = pool.new_relay(session_id, self, link, self._on_fatal)
         stream.on_gone = self.end
         stream.on_drain = lambda: link.resume("client does not read")
 
@@ -92,7 +92,7 @@ class SseSession:
             self._is_over = True
             self._stream.finish()
             self._relay.end()
-            self._office.close_link(self._link)
+            self._pool.close_link(self._link)
             self.on_over(error)
 
 
@@ -101,12 +101,12 @@ class SseDoor:
 
     def __init__(
         self,
-        office: Office,
+        pool: LinkPool,
         sessions: Sessions,
         on_lost: Callable[[PenstockError], None],
         messages_path: bytes = b"/messages",
     ) -> None:
-        self._office = office
+        self._pool = pool
         self._sessions = sessions
         self._on_lost = on_lost
         self._messages_path = messages_path
@@ -120,11 +120,11 @@ class SseDoor:
         if not accepts(request, b"text/event-stream"):
             refuse(reply, 406, "Not acceptable: the client must accept text/event-stream")
             return
-        if self._office.is_full or not self._sessions.make_room():
+        if self._pool.is_full or not self._sessions.make_room():
             refuse(reply, 503, "Too many sessions", [(b"Retry-After", b"5")])
             return
         try:
-            link = self._office.open_link()
+            link = self._pool.open_link()
         except UpstreamError as error:
             log.warning("%s. %s.", error.headline, error.detail)
             refuse(reply, 502, error.safe_message)
@@ -132,7 +132,7 @@ class SseDoor:
         session_id = self._sessions.new_id()
         stream = EventStream(reply)
         stream.send(self._messages_path + b"?session_id=" + session_id, "endpoint")
-        session = SseSession(session_id, stream, link, self._office)
+        session = SseSession(session_id, stream, link, self._pool)
         session.on_over = lambda error: self._over(session, error)
         self._sessions.add(session)
 

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from penstock import limits
 from penstock.errors import ClientProtocolError
-from penstock.net.flow import Reader, Writer, enlarge_pipe, make_private
-from penstock.wire.message import INVALID_REQUEST, Message
-from penstock.wire.ndjson import LineSplitter, Oversize, to_line
+from penstock.net.fd_io import Reader, Writer, enlarge_pipe, make_private
+from penstock.wire.mcp.message import INVALID_REQUEST, Message
+from penstock.wire.mcp.ndjson import LineSplitter, Oversize, to_line
 
 
 class Hearer(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from penstock.net.dial import Admission
+from penstock.net.connect import Admission
 
 # What ipaddress calls global in some versions of Python, and what we do not mean by it.
 _NOT_PUBLIC_V4 = tuple(map(IPv4Network, ("192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4")))

@@ -23,15 +23,16 @@ from msgspec import Raw
 
 from penstock import __version__, limits
 from penstock.errors import ProtocolError, UpstreamError, UpstreamLost
-from penstock.policy.effect_contract import ForkSpec
-from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.rules.effect_contract import ForkSpec
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
-from penstock.relay.interview import Interview
-from penstock.relay.list_fetch import own_id
-from penstock.wire.ambiguity import Ambiguous, Members, NotAnObject, NotJson, members
-from penstock.wire.eras import META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN_VERSIONS, Era
-from penstock.wire.ids import id_key
-from penstock.wire.message import (
+from penstock.relay.tool_list_pages import own_id
+from penstock.relay.upstream_probe import UpstreamProbe
+from penstock.wire.json.ambiguity import Ambiguous, Members, NotAnObject, NotJson, members
+from penstock.wire.json.splice import with_value
+from penstock.wire.mcp.eras import META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN_VERSIONS, Era
+from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.message import (
     METHOD_NOT_FOUND,
     Batch,
     Kind,
@@ -39,8 +40,7 @@ from penstock.wire.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.replies import error_reply, result_reply
-from penstock.wire.splice import with_value
+from penstock.wire.mcp.replies import error_reply, result_reply
 
 log = logging.getLogger("penstock")
 
@@ -202,7 +202,7 @@ class _Shadow:
         try:
             link.peer = self
             # Like any client it asks for the tools first: some arguments must travel in headers.
-            era, _ = await Interview(link, limits.TOOLS_SECONDS).learn(ToolFilter())
+            era, _ = await UpstreamProbe(link, limits.TOOLS_SECONDS).learn(ToolFilter())
             self._link, link.receiver = link, self
             self._has_answered = True
             while await self._has_copy():

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import EffectFailed
-from penstock.policy.effect_contract import Effects, EffectVerdict, ForkSpec, ScriptSpec, WebhookSpec
+from penstock.policy.rules.effect_contract import Effects, EffectVerdict, ForkSpec, ScriptSpec, WebhookSpec
 
 if TYPE_CHECKING:
     from penstock.effects.cache import ResultCache

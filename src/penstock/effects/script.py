@@ -18,10 +18,10 @@ from penstock import limits
 from penstock.effects.verdict_json import NoVerdict, read_verdict
 from penstock.errors import ConnectFailed, EffectFailed
 from penstock.net.child import Child
-from penstock.net.flow import Reader, Writer
+from penstock.net.fd_io import Reader, Writer
 from penstock.net.warden import Warden
-from penstock.policy.effect_contract import EffectVerdict, ScriptSpec
-from penstock.wire.replies import one_line
+from penstock.policy.rules.effect_contract import EffectVerdict, ScriptSpec
+from penstock.wire.mcp.replies import one_line
 
 log = logging.getLogger("penstock")
 

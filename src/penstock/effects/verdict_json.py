@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
-from penstock.policy.effect_contract import EffectVerdict
-from penstock.wire.ambiguity import Ambiguous, NotAnObject, NotJson, check_text, members, readable
+from penstock.policy.rules.effect_contract import EffectVerdict
+from penstock.wire.json.ambiguity import Ambiguous, NotAnObject, NotJson, check_text, members, readable
 
 _NAMES = ("decision", "reason", "set_params", "set_result")
 _decode_decision = msgspec.json.Decoder(Literal["allow", "block"]).decode

@@ -17,11 +17,11 @@ from penstock import __version__, limits
 from penstock.effects.addresses import admission
 from penstock.effects.verdict_json import NoVerdict, read_verdict
 from penstock.errors import ConfigError, EffectFailed, UpstreamError
-from penstock.net.dial import TlsFactory, default_tls
+from penstock.net.connect import TlsFactory, default_tls
 from penstock.net.http_client import HttpClient, Ticket
-from penstock.policy.effect_contract import EffectVerdict, WebhookSpec
-from penstock.wire.http1 import Headers
-from penstock.wire.url import parse_url
+from penstock.policy.rules.effect_contract import EffectVerdict, WebhookSpec
+from penstock.wire.http.http1 import Headers
+from penstock.wire.http.url import parse_url
 
 log = logging.getLogger("penstock")
 

@@ -10,7 +10,7 @@ import threading
 
 from penstock import limits
 from penstock.errors import ConnectFailed
-from penstock.net.flow import enlarge_pipe
+from penstock.net.fd_io import enlarge_pipe
 from penstock.net.warden import Warden
 
 

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 
 from penstock import limits
 from penstock.errors import ConnectFailed, RequestFailed, UpstreamError, UpstreamLost
-from penstock.net.dial import Admission, TlsFactory, default_tls, dial
+from penstock.net.connect import Admission, TlsFactory, default_tls, dial
 from penstock.net.upstream_connection import Receiver, Ticket, UpstreamConnection
-from penstock.wire.http1 import Headers, request_start
-from penstock.wire.url import Url, maybe_proxy
+from penstock.wire.http.http1 import Headers, request_start
+from penstock.wire.http.url import Url, maybe_proxy
 
 __all__ = ["HttpClient", "Receiver", "Ticket"]
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from penstock import limits
 from penstock.errors import MalformedHttp
 from penstock.net.http_exchange import Reply, Request
-from penstock.wire.chunked import ChunkedReader
-from penstock.wire.http1 import CHUNKED, RequestHead, build_response_head
+from penstock.wire.http.chunked import ChunkedReader
+from penstock.wire.http.http1 import CHUNKED, RequestHead, build_response_head
 
 if TYPE_CHECKING:
     from penstock.net.http_server import HttpServer

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock import limits
-from penstock.wire.http1 import Headers, build_response_head, field_lines, find
+from penstock.wire.http.http1 import Headers, build_response_head, field_lines, find
 
 if TYPE_CHECKING:
     from penstock.net.http_connection import HttpConnection

@@ -15,7 +15,7 @@ from penstock import limits as defaults
 from penstock.net.http_connection import HttpConnection, refusal
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.listener import Listener
-from penstock.wire.http1 import RequestHead, read_request_head
+from penstock.wire.http.http1 import RequestHead, read_request_head
 
 __all__ = ["Handler", "HttpServer", "Reply", "Request", "ServerLimits"]
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-from penstock.lean import make_lazy, without
+from penstock.lazy_imports import make_lazy, without
 
 Extent = Literal["parts", "whole", "tls"]
 """How much of asyncio is wanted: what a plain filter needs and our own loop, all but ssl, or all."""

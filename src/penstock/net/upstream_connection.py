@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from penstock import limits
 from penstock.errors import Failure, MalformedHttp, UpstreamError, UpstreamLost
-from penstock.wire.chunked import ChunkedReader
-from penstock.wire.http1 import CHUNKED, UNTIL_CLOSE, Headers, ResponseHead, read_response_head
+from penstock.wire.http.chunked import ChunkedReader
+from penstock.wire.http.http1 import CHUNKED, UNTIL_CLOSE, Headers, ResponseHead, read_response_head
 
 log = logging.getLogger("penstock")
 

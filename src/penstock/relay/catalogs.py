@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from penstock import limits
 from penstock.errors import UpstreamError
-from penstock.policy.catalog import ToolCatalog
-from penstock.wire.eras import Era
-from penstock.wire.http1 import Headers
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.wire.http.http1 import Headers
+from penstock.wire.mcp.eras import Era
 
 log = logging.getLogger("penstock")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from penstock.errors import UpstreamError
-from penstock.wire.message import Message
+from penstock.wire.mcp.message import Message
 
 Route = object
 """Where a client's message came from, as its link knows it. The relay only hands it back."""

@@ -14,13 +14,13 @@ from msgspec import structs
 
 from penstock import limits
 from penstock.errors import ProtocolError
-from penstock.policy.exchange import Context, Direction, ExchangeState, SessionState
-from penstock.policy.interception import Interceptor
-from penstock.policy.outcome import Outcome, Pass, Refuse
-from penstock.relay.tables import PendingTable
-from penstock.wire.eras import decode_sender
-from penstock.wire.ids import id_key
-from penstock.wire.message import (
+from penstock.policy.rules.exchange import Context, Direction, ExchangeState, SessionState
+from penstock.policy.rules.interceptor import Interceptor
+from penstock.policy.rules.outcome import Outcome, Pass, Refuse
+from penstock.relay.pending import PendingTable
+from penstock.wire.mcp.eras import decode_sender
+from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
     Batch,
     Kind,
@@ -28,7 +28,7 @@ from penstock.wire.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.replies import error_reply
+from penstock.wire.mcp.replies import error_reply
 
 log = logging.getLogger("penstock")
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import Answer, Hold, Verdict, is_open
 from penstock.relay.contracts import ClientLink, Route, UpstreamLink
-from penstock.relay.relay import Relay
+from penstock.relay.pending import Exchange
 from penstock.relay.review import Asked, Review
-from penstock.relay.tables import Exchange
-from penstock.wire.message import INTERNAL_ERROR, Kind, Message, read_upstream_message
-from penstock.wire.replies import CANCELLED, error_reply
+from penstock.relay.session_relay import SessionRelay
+from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message, read_upstream_message
+from penstock.wire.mcp.replies import CANCELLED, error_reply
 
 
-class RuledRelay(Relay):
+class RuledSessionRelay(SessionRelay):
     """The conversation of one client under rules. A message that no rule watches costs one lookup more."""
 
     def __init__(

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from penstock.wire.ids import exact_key
+from penstock.wire.mcp.ids import exact_key
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

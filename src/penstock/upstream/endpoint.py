@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from penstock.errors import ConfigError
-from penstock.wire.replies import printable
-from penstock.wire.url import Url, parse_url
+from penstock.wire.http.url import Url, parse_url
+from penstock.wire.mcp.replies import printable
 
 log = logging.getLogger("penstock")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from penstock import limits
 from penstock.errors import ConnectFailed, RequestFailed, SessionEnded, UpstreamError
 from penstock.upstream.http_answer import HttpAnswer
-from penstock.wire.sse import Oversize, SseEvent
+from penstock.wire.http.sse import Oversize, SseEvent
 
 log = logging.getLogger("penstock")
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from penstock import limits
 from penstock.errors import UpstreamError
-from penstock.relay.list_fetch import own_id, own_notification
-from penstock.wire.message import Message, read_client_message
-from penstock.wire.splice import with_value
+from penstock.relay.tool_list_pages import own_id, own_notification
+from penstock.wire.json.splice import with_value
+from penstock.wire.mcp.message import Message, read_client_message
 
 log = logging.getLogger("penstock")
 

@@ -8,9 +8,9 @@ from typing import Protocol
 from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.net.http_client import Ticket
-from penstock.wire.http1 import Headers, find
-from penstock.wire.pieces import Pieces
-from penstock.wire.sse import Oversize, SseEvent, SseReader
+from penstock.wire.http.byte_buffer import ByteBuffer
+from penstock.wire.http.http1 import Headers, find
+from penstock.wire.http.sse import Oversize, SseEvent, SseReader
 
 _EVENT_BYTES = limits.MESSAGE_BYTES + limits.EVENT_SLACK_BYTES
 
@@ -65,7 +65,7 @@ class HttpAnswer:
         self.last_id: bytes | None = None
         self.retry: float | None = None
         self._reader: SseReader | None = None
-        self._pieces = Pieces()
+        self._pieces = ByteBuffer()
         self._room = 0
         self._size = 0
 

@@ -7,9 +7,9 @@ import re
 import msgspec
 from msgspec import Struct
 
-from penstock.wire.http1 import Headers, find
-from penstock.wire.mcp_headers import SchemaBook, maybe_modern_version, modern_headers
-from penstock.wire.message import Message
+from penstock.wire.http.http1 import Headers, find
+from penstock.wire.mcp.mcp_headers import SchemaBook, maybe_modern_version, modern_headers
+from penstock.wire.mcp.message import Message
 
 _VISIBLE = re.compile(rb"[\x21-\x7e]{1,1024}").fullmatch
 _BASE: Headers = [

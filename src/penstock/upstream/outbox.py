@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.wire.ids import id_key
-from penstock.wire.message import Kind, Message
+from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.message import Kind, Message
 
 _BYTES_BESIDE = 1024
 """What a small message takes in memory beside its own bytes, about: it has been taken apart."""

@@ -7,9 +7,9 @@ import asyncio
 from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.upstream.http_answer import HttpAnswer
-from penstock.wire.http1 import Headers
-from penstock.wire.ids import id_key
-from penstock.wire.message import Kind, Message
+from penstock.wire.http.http1 import Headers
+from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.message import Kind, Message
 
 
 class Post:

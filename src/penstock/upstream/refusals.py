@@ -8,11 +8,11 @@ import msgspec
 
 from penstock.errors import UpstreamProtocolError
 from penstock.upstream.http_answer import HttpAnswer
-from penstock.wire.http1 import find
-from penstock.wire.ids import maybe_id_at_edges
-from penstock.wire.message import INTERNAL_ERROR, METHOD_NOT_FOUND, Batch, read_upstream_message
-from penstock.wire.replies import error_reply, printable
-from penstock.wire.sse import Oversize
+from penstock.wire.http.http1 import find
+from penstock.wire.http.sse import Oversize
+from penstock.wire.mcp.ids import maybe_id_at_edges
+from penstock.wire.mcp.message import INTERNAL_ERROR, METHOD_NOT_FOUND, Batch, read_upstream_message
+from penstock.wire.mcp.replies import error_reply, printable
 
 log = logging.getLogger("penstock")
 

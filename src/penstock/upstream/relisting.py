@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from penstock.errors import ProtocolError, UpstreamError
-from penstock.relay.list_fetch import ListFetch
-from penstock.wire.eras import maybe_modern_meta
-from penstock.wire.message import Batch, Message, read_upstream_message
+from penstock.relay.tool_list_pages import ToolListPages
+from penstock.wire.mcp.eras import maybe_modern_meta
+from penstock.wire.mcp.message import Batch, Message, read_upstream_message
 
 
 async def relist(ask: Callable[[Message], Awaitable[bytes]], call: Message) -> None:
     """Walks through the tool list on behalf of `call`; whoever carries the answers learns from them."""
-    fetch = ListFetch(maybe_modern_meta(call.params))
+    fetch = ToolListPages(maybe_modern_meta(call.params))
     request: Message | None = fetch.first_request()
     try:
         while request is not None:

@@ -22,7 +22,7 @@ from penstock.errors import (
 )
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
-from penstock.relay.tables import Exchange, PendingTable
+from penstock.relay.pending import Exchange, PendingTable
 from penstock.upstream import refusals
 from penstock.upstream.endpoint import maybe_target
 from penstock.upstream.handshake import Handshake, revive
@@ -31,12 +31,12 @@ from penstock.upstream.http_session import OURS
 from penstock.upstream.outbox import Outbox
 from penstock.upstream.peer import PeerOfUpstream
 from penstock.upstream.sse_posts import SsePosts
-from penstock.wire.glance import maybe_response_id
-from penstock.wire.http1 import Headers
-from penstock.wire.ids import id_key
-from penstock.wire.message import Message, read_upstream_message
-from penstock.wire.sse import Oversize, SseEvent
-from penstock.wire.url import Url
+from penstock.wire.http.http1 import Headers
+from penstock.wire.http.sse import Oversize, SseEvent
+from penstock.wire.http.url import Url
+from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.message import Message, read_upstream_message
+from penstock.wire.mcp.response_id import maybe_response_id
 
 log = logging.getLogger("penstock")
 

@@ -11,11 +11,11 @@ from penstock.errors import UpstreamError
 from penstock.net.http_client import HttpClient
 from penstock.upstream import refusals
 from penstock.upstream.http_answer import HttpAnswer
-from penstock.wire.bodies import to_body
-from penstock.wire.http1 import Headers
-from penstock.wire.message import INTERNAL_ERROR, Kind, Message
-from penstock.wire.replies import error_reply, raw_error_reply
-from penstock.wire.sse import Oversize, SseEvent
+from penstock.wire.http.bodies import to_body
+from penstock.wire.http.http1 import Headers
+from penstock.wire.http.sse import Oversize, SseEvent
+from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message
+from penstock.wire.mcp.replies import error_reply, raw_error_reply
 
 log = logging.getLogger("penstock")
 

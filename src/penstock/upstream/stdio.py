@@ -9,12 +9,12 @@ from typing import Protocol
 from penstock import limits
 from penstock.errors import UpstreamError, UpstreamLost
 from penstock.net.child import Child
-from penstock.net.flow import Reader, Writer
+from penstock.net.fd_io import Reader, Writer
 from penstock.net.warden import Warden
-from penstock.wire.ids import maybe_id_at_edges
-from penstock.wire.message import Message
-from penstock.wire.ndjson import LineSplitter, Oversize, to_line
-from penstock.wire.replies import printable
+from penstock.wire.mcp.ids import maybe_id_at_edges
+from penstock.wire.mcp.message import Message
+from penstock.wire.mcp.ndjson import LineSplitter, Oversize, to_line
+from penstock.wire.mcp.replies import printable
 
 log = logging.getLogger("penstock")
 

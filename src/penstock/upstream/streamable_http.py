@@ -18,18 +18,18 @@ from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.upstream import refusals
 from penstock.upstream.event_stream import EventStream
-from penstock.upstream.exchanges import Exchanges
 from penstock.upstream.handshake import Handshake, revive
 from penstock.upstream.http_answer import HttpAnswer, LastAnswer
 from penstock.upstream.http_session import HttpSession
 from penstock.upstream.outbox import Outbox
 from penstock.upstream.peer import PeerOfUpstream
 from penstock.upstream.post import Post
+from penstock.upstream.posts import Posts
 from penstock.upstream.relisting import relist
-from penstock.wire.http1 import Headers
-from penstock.wire.message import Kind, Message
-from penstock.wire.sse import Oversize, SseEvent
-from penstock.wire.url import Url
+from penstock.wire.http.http1 import Headers
+from penstock.wire.http.sse import Oversize, SseEvent
+from penstock.wire.http.url import Url
+from penstock.wire.mcp.message import Kind, Message
 
 log = logging.getLogger("penstock")
 
@@ -64,7 +64,7 @@ class StreamableHttpUpstream:
         self._loop = asyncio.get_running_loop()
         self._session = HttpSession(headers)
         self._handshake = Handshake()
-        self._exchanges = Exchanges(client, url.target, self._session, self)
+        self._exchanges = Posts(client, url.target, self._session, self)
         self._outbox = Outbox(self._post, self._on_full, self._on_drained)
         self._stream: EventStream | None = None
         self._reasons: set[str] = set()

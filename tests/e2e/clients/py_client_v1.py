@@ -70,9 +70,9 @@ async def drive(chosen: Any) -> None:
                 logging_callback=logged,
             )
         )
-        greeting = await session.initialize()
-        report.version = str(greeting.protocolVersion)
-        report.server = greeting.serverInfo.name
+        server_info = await session.initialize()
+        report.version = str(server_info.protocolVersion)
+        report.server = server_info.serverInfo.name
         report.tools = await all_tools(session)
         for name, arguments in chosen.call:
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from penstock.policy.effect_contract import EffectVerdict
+from penstock.policy.rules.effect_contract import EffectVerdict
 
 
 def shout(value: Any) -> Any:

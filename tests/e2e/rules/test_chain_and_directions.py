@@ -27,7 +27,7 @@ def test_after_untrusted_content_was_read_outbound_tools_are_blocked(way: str, t
         assert ruled.client.call("read_file")["result"]
         assert ruled.client.call("write_file")["error"]["message"] == "Untrusted content was read"
         assert len(ruled.reached("write_file")) == 1
-        if way == "cable":
+        if way == "passthrough":
             assert ruled.connect().call("write_file")["result"]  # another session has read nothing
 
 
@@ -163,7 +163,7 @@ def asked_back(ruled: Ruled, id: int, method: str) -> Any:
     return token
 
 
-@pytest.mark.parametrize("way", ["stdio", "cable"])
+@pytest.mark.parametrize("way", ["stdio", "passthrough"])
 def test_a_blocked_request_of_the_upstream_is_answered_to_the_upstream(way: str, tmp_path: Path) -> None:
     rules = [
         rule(
@@ -183,7 +183,7 @@ def test_a_blocked_request_of_the_upstream_is_answered_to_the_upstream(way: str,
         ]
 
 
-@pytest.mark.parametrize("way", ["stdio", "cable"])
+@pytest.mark.parametrize("way", ["stdio", "passthrough"])
 def test_a_rule_about_the_clients_answers_sees_the_question(way: str, tmp_path: Path) -> None:
     rules = [
         rule(
@@ -245,7 +245,7 @@ def test_a_rule_never_makes_a_hidden_tool_callable(way: str, tmp_path: Path) -> 
 def test_the_name_in_the_headers_follows_a_changed_tool(way: str, tmp_path: Path) -> None:
     renames = rule("rename", tool("echo"), {"set_param": {"field": "name", "value": "read_file"}})
     with Ruled(way, tmp_path, {"rules": [renames]}) as ruled:
-        if way == "cable":
+        if way == "passthrough":
             headers = {"Mcp_Method": "tools/call", "Mcp_Name": "echo"}
             raw = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{}}}'
             post = ruled.client.post(raw, **headers)
@@ -293,7 +293,7 @@ def test_116_every_one_of_two_equal_keys_is_looked_at(way: str, tmp_path: Path) 
         assert len(ruled.reached("tools/call")) == 1
 
 
-@pytest.mark.parametrize("way", ["cable", "modern"])
+@pytest.mark.parametrize("way", ["passthrough", "modern"])
 def test_119_what_was_cached_for_one_is_not_given_to_another(way: str, tmp_path: Path) -> None:
     with Ruled(
         way, tmp_path, {"rules": [rule("keep", [{"method_equals": "v/mine"}], {"cache": {"ttl": "1h"}})]}
@@ -330,7 +330,7 @@ def test_119_only_complete_and_successful_results_are_kept(way: str, tmp_path: P
         for _ in range(2):
             ruled.client.order("say", raw=private, mute=True, mark="own")
         assert len(ruled.reached('"own"')) == 1
-        if way == "cable":
+        if way == "passthrough":
             ruled.connect().order("say", raw=private, mute=True, mark="own")
             assert len(ruled.reached('"own"')) == 2
 
@@ -356,7 +356,7 @@ def test_a_broken_transform_blocks_and_its_words_stay_here(way: str, tmp_path: P
 
 def test_an_answer_as_events_is_ruled_like_one_as_json(tmp_path: Path) -> None:
     masks = rule("mask", [{"method_equals": "x/events"}], {"set_result": {"field": "text", "value": "***"}})
-    with Ruled("cable", tmp_path, {"rules": [masks]}) as ruled:
+    with Ruled("passthrough", tmp_path, {"rules": [masks]}) as ruled:
         token = ruled.client.new_id()
         before = '{"jsonrpc":"2.0","method":"notifications/message","params":{"n" : 1.0}}'
         answer = '{"jsonrpc" : "2.0","id":<id>,"result":{"text" : "me@example.org", "n":1.0}}'
@@ -370,7 +370,7 @@ def test_an_answer_as_events_is_ruled_like_one_as_json(tmp_path: Path) -> None:
 
 def test_an_answer_on_a_resumed_stream_is_ruled_too(tmp_path: Path) -> None:
     blocks = rule("no", [{"method_equals": "x/poll"}, {"result_exists": "polled"}], {"block": "withheld"})
-    with Ruled("cable", tmp_path, {"rules": [blocks]}) as ruled:
+    with Ruled("passthrough", tmp_path, {"rules": [blocks]}) as ruled:
         token = ruled.client.new_id()
         ruled.client.begin_order("poll", token, mark="m-1")
         post = ruled.client.posts[token]

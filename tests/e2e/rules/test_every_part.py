@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gate import wait_until
-from penstock.policy.actions import ACTIONS
-from penstock.policy.conditions import CONDITIONS
+from penstock.policy.rules.actions import ACTIONS
+from penstock.policy.rules.conditions import CONDITIONS
 from ruled import PLUGINS, WAYS, Hook, Ruled, rule
 
 PARAMS = {"n": 7, "text": "a/b.key", "none": None, "list": [], "deep": {"list": [{"x": "1"}]}}
@@ -306,7 +306,7 @@ def check_set_state(hall: Hall) -> None:
 
 
 def test_the_session_is_known_by_the_id_that_its_client_knows(tmp_path: Path) -> None:
-    with Ruled("cable", tmp_path, {"rules": []}) as ruled:
+    with Ruled("passthrough", tmp_path, {"rules": []}) as ruled:
         other = ruled.connect()
         assert ruled.client.session != other.session
         named = {"session_id_equals": ruled.client.session}

@@ -71,7 +71,7 @@ def test_a_request_that_waits_and_its_answer_stay_under_the_rules_it_came_under(
         assert json.loads(ruled.client.answer(token))["result"]["by"] == "old"
 
 
-@pytest.mark.parametrize("way", ["stdio", "cable"])
+@pytest.mark.parametrize("way", ["stdio", "passthrough"])
 def test_rules_come_in_force_by_renaming_by_writing_and_where_there_were_none(
     way: str, tmp_path: Path
 ) -> None:
@@ -118,7 +118,7 @@ def cancel(token: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}' % token
 
 
-@pytest.mark.parametrize("way", ["stdio", "cable"])
+@pytest.mark.parametrize("way", ["stdio", "passthrough"])
 def test_a_request_that_is_cancelled_while_it_waits_never_goes_upstream(way: str, tmp_path: Path) -> None:
     with Hook() as hook, Ruled(way, tmp_path, {"rules": [asks(hook)], "chain": PATIENT}) as ruled:
         hook.gate.clear()
@@ -138,7 +138,7 @@ def test_a_request_that_is_cancelled_while_it_waits_never_goes_upstream(way: str
             assert b"cancelled" in answers[0]  # whoever posted is not left hanging
 
 
-@pytest.mark.parametrize("way", ["modern", "cable"])
+@pytest.mark.parametrize("way", ["modern", "passthrough"])
 def test_a_modern_client_that_hangs_up_while_it_waits_has_cancelled(way: str, tmp_path: Path) -> None:
     with Hook() as hook, Ruled(way, tmp_path, {"rules": [asks(hook)], "chain": PATIENT}) as ruled:
         assert ruled.proxy is not None
@@ -154,7 +154,7 @@ def test_a_modern_client_that_hangs_up_while_it_waits_has_cancelled(way: str, tm
         client.close()
 
 
-@pytest.mark.parametrize("way", ["modern", "cable"])
+@pytest.mark.parametrize("way", ["modern", "passthrough"])
 def test_a_modern_client_cannot_cancel_what_another_one_waits_for(way: str, tmp_path: Path) -> None:
     with Hook() as hook, Ruled(way, tmp_path, {"rules": [asks(hook)], "chain": PATIENT}) as ruled:
         assert ruled.proxy is not None
@@ -190,12 +190,14 @@ def test_an_answer_that_waits_for_the_rules_still_reaches_a_client_that_says_no_
         assert json.loads(ruled.client.answer(token))["result"]["called"] == "echo"
 
 
-@pytest.mark.parametrize("way", ["cable", "legacy"])
+@pytest.mark.parametrize("way", ["passthrough", "legacy"])
 def test_when_a_session_ends_whoever_waits_in_it_is_answered(way: str, tmp_path: Path) -> None:
     with (
         Hook() as hook,
         Ruled(
-            "cable" if way == "cable" else "modern", tmp_path, {"rules": [asks(hook)], "chain": PATIENT}
+            "passthrough" if way == "passthrough" else "modern",
+            tmp_path,
+            {"rules": [asks(hook)], "chain": PATIENT},
         ) as ruled,
     ):
         assert ruled.proxy is not None
@@ -222,7 +224,7 @@ def test_when_the_upstream_dies_whoever_waits_for_the_rules_hears_it(way: str, t
         token = ruled.client.new_id()
         ruled.client.request(token, "v/wait", b'{"n":"late"}')
         hook.wait()
-        if way == "cable":
+        if way == "passthrough":
             ruled.upstream.stop()
         else:
             ruled.client.begin_order("die", ruled.client.new_id(), status=3)
@@ -264,7 +266,7 @@ def answer_batches(as_events: bool) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("way", ["stdio", "cable with JSON", "cable with events"])
+@pytest.mark.parametrize("way", ["stdio", "passthrough with JSON", "passthrough with events"])
 def test_rules_look_at_every_message_of_a_batch(way: str, tmp_path: Path) -> None:
     shown = {"set_result": {"field": "called", "value": 0}}
     rules = [

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.documents.document import Document
-from penstock.documents.json_reader import read_json
-from penstock.documents.reading import guess_format, read_document
-from penstock.documents.toml_reader import read_toml
-from penstock.documents.yaml_reader import read_yaml
+from penstock.config.formats.document import Document
+from penstock.config.formats.json_reader import read_json
+from penstock.config.formats.reading import guess_format, read_document
+from penstock.config.formats.toml_reader import read_toml
+from penstock.config.formats.yaml_reader import read_yaml
 
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=8)
 scalars = st.one_of(texts, st.integers(-(10**20), 10**20), st.booleans(), st.floats(-1e9, 1e9))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.documents import yaml_reader
-from penstock.documents.document import Slip, Unreadable
-from penstock.documents.reading import read_document
+from penstock.config.formats import yaml_reader
+from penstock.config.formats.document import Slip, Unreadable
+from penstock.config.formats.reading import read_document
 
 
 @pytest.mark.parametrize(

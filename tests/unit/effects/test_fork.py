@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from penstock import limits
 from penstock.effects.fork import Shadows, maybe_copy
 from penstock.errors import ConnectFailed, UpstreamLost
-from penstock.links import open_shadow
 from penstock.net.warden import Warden
-from penstock.policy.effect_contract import ForkSpec
-from penstock.wire.eras import META_VERSION, MODERN_VERSIONS, Era
-from penstock.wire.message import Kind, Message
+from penstock.open_links import open_shadow
+from penstock.policy.rules.effect_contract import ForkSpec
+from penstock.wire.mcp.eras import META_VERSION, MODERN_VERSIONS, Era
+from penstock.wire.mcp.message import Kind, Message
 
 SPEC = ForkSpec(argv=("shadow",))
 CALL = b'{ "jsonrpc":"2.0", "id" : 7, "method":"tools/call", "params":{"name":"echo","arguments":{"n":1.0}} }'

@@ -11,7 +11,7 @@ import pytest
 from penstock.effects.counters import Counted
 from penstock.effects.real import RealEffects
 from penstock.errors import EffectFailed
-from penstock.policy.effect_contract import Effects, ForkSpec, ScriptSpec, WebhookSpec
+from penstock.policy.rules.effect_contract import Effects, ForkSpec, ScriptSpec, WebhookSpec
 
 ALLOWING = ScriptSpec(("/bin/sh", "-c", """echo '{"decision":"allow"}'"""), timeout=60.0)
 

@@ -16,7 +16,7 @@ from penstock import limits
 from penstock.effects.script import Scripts
 from penstock.errors import EffectFailed
 from penstock.net.warden import Warden
-from penstock.policy.effect_contract import EffectVerdict, ScriptSpec
+from penstock.policy.rules.effect_contract import EffectVerdict, ScriptSpec
 
 ENOUGH = 60.0  # seconds: no test waits for them
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}'

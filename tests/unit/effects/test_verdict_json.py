@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.effects.verdict_json import NoVerdict, read_verdict
-from penstock.policy.effect_contract import EffectVerdict
+from penstock.policy.rules.effect_contract import EffectVerdict
 
 GOOD = {
     b'{"decision":"allow"}': EffectVerdict("allow"),

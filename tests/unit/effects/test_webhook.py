@@ -14,7 +14,7 @@ import pytest
 from penstock import limits
 from penstock.effects.webhook import Webhooks
 from penstock.errors import EffectFailed
-from penstock.policy.effect_contract import EffectVerdict, WebhookSpec
+from penstock.policy.rules.effect_contract import EffectVerdict, WebhookSpec
 
 ENOUGH = 60.0  # seconds: no test waits for them
 BODY = b'{"rule":"r"}'

@@ -19,7 +19,7 @@ import pytest
 
 from penstock.errors import ConnectFailed, Failure, RequestFailed, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient, Ticket
-from penstock.wire.url import parse_url
+from penstock.wire.http.url import parse_url
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -573,7 +573,7 @@ def test_a_machine_without_descriptors_says_nothing_against_the_server(monkeypat
     async def main() -> None:
         async with upstream(answering(OK)) as site:
             with monkeypatch.context() as shortage:
-                shortage.setattr("penstock.net.dial.socket.socket", no_more)
+                shortage.setattr("penstock.net.connect.socket.socket", no_more)
                 assert isinstance((await site.asked()).error, RequestFailed)
             assert (await site.asked()).error is None
 
@@ -937,7 +937,7 @@ loop.import_asyncio("whole")
 import asyncio
 assert "ssl" not in sys.modules
 from penstock.net.http_client import HttpClient
-from penstock.wire.url import parse_url
+from penstock.wire.http.url import parse_url
 
 async def main():
     import ssl
@@ -1093,7 +1093,7 @@ sys.modules["ssl"] = None
 import asyncio
 from penstock.net.http_client import HttpClient
 from penstock.net.http_server import HttpServer
-from penstock.wire.url import parse_url
+from penstock.wire.http.url import parse_url
 
 class Ear:
     def on_head(self, status, headers): print(status)

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from penstock import limits
-from penstock.policy.catalog import BadToolList, build_catalog, empty_catalog
-from penstock.policy.patterns import compile_pattern
-from penstock.policy.tool_filter import ToolFilter
-from penstock.wire.ambiguity import members
+from penstock.policy.patterns.patterns import compile_pattern
+from penstock.policy.tools.catalog import BadToolList, build_catalog, empty_catalog
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.wire.json.ambiguity import members
 
 
 class Named:

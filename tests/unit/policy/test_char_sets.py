@@ -7,7 +7,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.policy.char_sets import ANYTHING, LAST, CharSet, char, complement, ignoring_case, share, union
+from penstock.policy.patterns.char_sets import (
+    ANYTHING,
+    LAST,
+    CharSet,
+    char,
+    complement,
+    ignoring_case,
+    share,
+    union,
+)
 
 codes = st.one_of(st.integers(0, 20), st.integers(LAST - 4, LAST))
 ranges = st.lists(st.tuples(codes, st.integers(0, 3)).map(lambda it: (it[0], min(sum(it), LAST))), max_size=6)

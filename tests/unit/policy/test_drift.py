@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from penstock.policy.catalog import ToolCatalog, build_catalog
-from penstock.policy.drift import maybe_drift
-from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.tools.catalog import ToolCatalog, build_catalog
+from penstock.policy.tools.drift import maybe_drift
+from penstock.policy.tools.tool_filter import ToolFilter
 
 
 def _tool(name: str, description: str = "d") -> bytes:

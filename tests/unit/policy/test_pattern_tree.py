@@ -8,9 +8,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.policy import char_sets
-from penstock.policy.char_sets import CharSet
-from penstock.policy.pattern_tree import (
+from penstock.policy.patterns import char_sets
+from penstock.policy.patterns.char_sets import CharSet
+from penstock.policy.patterns.pattern_tree import (
     Assertion,
     Char,
     Choice,

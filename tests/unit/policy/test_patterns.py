@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock import limits
 from penstock.errors import PatternError, UnsafePattern
-from penstock.policy.patterns import Pattern, compile_pattern, split_patterns
+from penstock.policy.patterns.patterns import Pattern, compile_pattern, split_patterns
 
 REGEX_SIGNS = "ab,()[]{}|*+?\\QEdwpxPi^$.-:<>=!P0123 é\n"
 regex_like = st.text(st.sampled_from(REGEX_SIGNS), max_size=12)
@@ -295,7 +295,7 @@ def test_nothing_is_said_on_stderr_about_a_bad_pattern(capfd):
 
 def test_the_engine_is_loaded_only_for_patterns_or_texts_that_need_it():
     script = (
-        "import sys; from penstock.policy.patterns import compile_pattern, split_patterns\n"
+        "import sys; from penstock.policy.patterns.patterns import compile_pattern, split_patterns\n"
         "split_patterns('a,b'); assert 're2' not in sys.modules\n"
         "compile_pattern('^a_.*$', 'x').found_in('a_b'); assert 're2' not in sys.modules\n"
         "compile_pattern('a', 'x').found_in('b' * 300); assert 're2' in sys.modules"

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from penstock.policy.tool_filter import NOT_ALLOWED, NOT_READ_ONLY, Denial, ToolFilter
+from penstock.policy.tools.tool_filter import NOT_ALLOWED, NOT_READ_ONLY, Denial, ToolFilter
 
 
 class Found:

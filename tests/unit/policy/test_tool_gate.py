@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.policy import tool_gate
-from penstock.policy.catalog import ToolCatalog, build_catalog, empty_catalog
-from penstock.policy.patterns import compile_pattern
-from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.patterns.patterns import compile_pattern
+from penstock.policy.tools import tool_gate
+from penstock.policy.tools.catalog import ToolCatalog, build_catalog, empty_catalog
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
-from penstock.wire.message import Message, read_client_message
+from penstock.wire.mcp.message import Message, read_client_message
 
 CATALOG = build_catalog([b'{"tools":[{"name":"echo","inputSchema":{}}]}'], ToolFilter())
 HIDING = ToolFilter(deny=(compile_pattern("hidden", "deny list"),))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.policy import tool_lists
-from penstock.policy.patterns import compile_pattern
-from penstock.policy.tool_filter import ToolFilter
-from penstock.wire.message import Message, read_upstream_message
+from penstock.policy.patterns.patterns import compile_pattern
+from penstock.policy.tools import tool_lists
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.wire.mcp.message import Message, read_upstream_message
 
 HIDING = ToolFilter(deny=(compile_pattern("hidden", "deny list"),))
 

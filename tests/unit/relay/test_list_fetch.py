@@ -9,10 +9,10 @@ import pytest
 
 from penstock import limits
 from penstock.errors import ToolListFailed
-from penstock.policy.tool_filter import ToolFilter
-from penstock.relay.list_fetch import ListFetch, own_id, own_notification, own_request
-from penstock.wire.message import Message, read_client_message, read_upstream_message
-from penstock.wire.replies import printable
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.relay.tool_list_pages import ToolListPages, own_id, own_notification, own_request
+from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.replies import printable
 
 
 def _answer(request: Message, body: bytes) -> Message:
@@ -28,7 +28,7 @@ def _page(cursor: bytes | None, *names: str) -> bytes:
 
 
 def test_every_page_is_asked_for_with_the_cursor_as_it_came() -> None:
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     request: Message | None = fetch.first_request()
     seen = []
     for cursor in (b'""', b'"\\u65e5"', b'"b"', None):
@@ -41,7 +41,7 @@ def test_every_page_is_asked_for_with_the_cursor_as_it_came() -> None:
 
 
 def test_each_request_is_a_proper_message_with_an_id_of_its_own() -> None:
-    fetch = ListFetch(b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}')
+    fetch = ToolListPages(b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}')
     first = fetch.first_request()
     second = fetch.take(_answer(first, _page(b'"n"')))
     assert second is not None
@@ -57,7 +57,7 @@ def test_each_request_is_a_proper_message_with_an_id_of_its_own() -> None:
 
 
 def test_a_cursor_that_comes_twice_ends_the_walk() -> None:
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     second = fetch.take(_answer(fetch.first_request(), _page(b'"a"')))
     assert second is not None
     with pytest.raises(ToolListFailed, match="tool list"):
@@ -66,7 +66,7 @@ def test_a_cursor_that_comes_twice_ends_the_walk() -> None:
 
 def test_a_page_with_a_crowd_of_members_is_no_tool_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PATH_PARTS", 20)
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     crowd = b",".join(b'"%d":"%d"' % (number, number) for number in range(20))
     with pytest.raises(ToolListFailed, match=r"The tool list cannot be read"):
         fetch.take(_answer(fetch.first_request(), b'"result":{"tools":[],%b}' % crowd))
@@ -74,7 +74,7 @@ def test_a_page_with_a_crowd_of_members_is_no_tool_list(monkeypatch: pytest.Monk
 
 def test_a_list_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LIST_PAGES", 5)
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     request: Message | None = fetch.first_request()
     for number in range(4):
         assert request is not None
@@ -88,31 +88,31 @@ def test_a_list_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_list_of_too_many_bytes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LIST_BYTES", 100)
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     with pytest.raises(ToolListFailed):
         fetch.take(_answer(fetch.first_request(), _page(b'"a"', "x" * 100)))
 
 
 def test_an_upstream_without_the_method_has_no_tools() -> None:
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     assert fetch.take(_answer(fetch.first_request(), b'"error":{"code":-32601,"message":"no"}')) is None
     assert fetch.catalog(ToolFilter()).refusal == b'{"code":-32601,"message":"no"}'
 
 
 def test_another_error_is_a_failure_unless_no_tools_were_promised() -> None:
     error = b'"error":{"code":-32000,"message":"bad\\u001b[31m"}'
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     with pytest.raises(ToolListFailed) as caught:
         fetch.take(_answer(fetch.first_request(), error))
     assert "-32000" in caught.value.detail
     assert "\x1b" not in caught.value.detail
-    fetch = ListFetch(None, error_means_none=True)
+    fetch = ToolListPages(None, error_means_none=True)
     assert fetch.take(_answer(fetch.first_request(), error)) is None
 
 
 @pytest.mark.parametrize("body", [b'"result":5', b'"result":{"tools":[],"tools":[]}', b'"result":{}'])
 def test_what_is_no_list_is_a_failure(body: bytes) -> None:
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     answer = _answer(fetch.first_request(), body)
 
     def read() -> None:
@@ -143,7 +143,7 @@ def test_no_two_ids_of_our_own_are_alike() -> None:
 
 
 def test_the_params_of_a_request_are_cursor_and_meta_as_given() -> None:
-    fetch = ListFetch(b'{"v":1.0}')
+    fetch = ToolListPages(b'{"v":1.0}')
     first = fetch.first_request()
     assert bytes(first.envelope["params"]) == b'{"_meta":{"v":1.0}}'
     second = fetch.take(_answer(first, _page(b'"\\u0061"')))
@@ -152,11 +152,11 @@ def test_the_params_of_a_request_are_cursor_and_meta_as_given() -> None:
 
 
 def test_a_cursor_of_null_is_none() -> None:
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     assert fetch.take(_answer(fetch.first_request(), _page(b"null", "a"))) is None
 
 
-def _failure(fetch: ListFetch, body: bytes) -> str:
+def _failure(fetch: ToolListPages, body: bytes) -> str:
     with pytest.raises(ToolListFailed) as caught:
         fetch.take(_answer(fetch.first_request(), body))
     return caught.value.detail
@@ -175,20 +175,20 @@ def _failure(fetch: ListFetch, body: bytes) -> str:
     ],
 )
 def test_why_a_list_failed_is_said(body: bytes, detail: str) -> None:
-    assert _failure(ListFetch(None), body) == printable(detail)
+    assert _failure(ToolListPages(None), body) == printable(detail)
 
 
 def test_a_list_without_end_is_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
     page = _page(b'"a"', "x")
     size = len(page) - len(b'"result":')
     monkeypatch.setattr(limits, "LIST_BYTES", size)
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     second = fetch.take(_answer(fetch.first_request(), page))
     assert second is not None
     with pytest.raises(ToolListFailed) as caught:
         fetch.take(_answer(second, _page(b'"b"', "x")))
     assert caught.value.detail == f"The tool list has no end: 2 pages, {2 * size} bytes"
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     second = fetch.take(_answer(fetch.first_request(), page))
     assert second is not None
     with pytest.raises(ToolListFailed) as caught:
@@ -197,7 +197,7 @@ def test_a_list_without_end_is_called_that(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_pages_that_are_no_tool_list_are_said_to_be_none() -> None:
-    fetch = ListFetch(None)
+    fetch = ToolListPages(None)
     fetch.take(_answer(fetch.first_request(), b'"result":{}'))
     with pytest.raises(ToolListFailed) as caught:
         fetch.catalog(ToolFilter())
@@ -205,5 +205,5 @@ def test_pages_that_are_no_tool_list_are_said_to_be_none() -> None:
 
 
 def test_before_anything_was_asked_nothing_is_ours() -> None:
-    assert not ListFetch(None).owns(b'"x"')
-    assert ListFetch(None).refusal is None
+    assert not ToolListPages(None).owns(b'"x"')
+    assert ToolListPages(None).refusal is None

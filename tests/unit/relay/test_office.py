@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from penstock import limits
-from penstock.policy.tool_filter import ToolFilter
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.catalogs import Catalogs
-from penstock.relay.office import Office
+from penstock.relay.link_pool import LinkPool
 
 
 class Lingering:
@@ -22,7 +22,7 @@ class Lingering:
 
 def test_no_link_is_opened_while_too_many_are_closing() -> None:
     async def run() -> None:
-        office = Office(
+        pool = LinkPool(
             Lingering,  # type: ignore[arg-type]
             ToolFilter(),
             Catalogs(None),  # type: ignore[arg-type]
@@ -33,12 +33,12 @@ def test_no_link_is_opened_while_too_many_are_closing() -> None:
         )
         links = [Lingering() for _ in range(limits.SESSIONS)]
         for link in links:
-            assert not office.is_full
-            office.close_link(link)  # type: ignore[arg-type]
-        assert office.is_full
+            assert not pool.is_full
+            pool.close_link(link)  # type: ignore[arg-type]
+        assert pool.is_full
         for link in links:
             link.may_leave.set()
-        await office.closed()
-        assert not office.is_full
+        await pool.closed()
+        assert not pool.is_full
 
     asyncio.run(run())

@@ -8,9 +8,9 @@ import pytest
 
 import hostile
 from memory_doors import Memory, ModernDoor
-from penstock.policy.tool_filter import ToolFilter
-from penstock.relay.shared import SUBSCRIPTION, SharedUpstream
-from penstock.wire.message import Message, read_client_message
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.relay.multiplexer import SUBSCRIPTION, Multiplexer
+from penstock.wire.mcp.message import Message, read_client_message
 
 
 def _call(more: bytes) -> bytes:
@@ -97,7 +97,7 @@ class _Client:
 LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%b"}}'
 
 
-def _ask(shared: SharedUpstream, asker: _Client, more: bytes = b"") -> bytes:
+def _ask(shared: Multiplexer, asker: _Client, more: bytes = b"") -> bytes:
     message = read_client_message(_call(more))
     assert isinstance(message, Message)
     return shared.ask(message, asker)  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def _ask(shared: SharedUpstream, asker: _Client, more: bytes = b"") -> bytes:
 
 def test_what_a_cancelled_call_still_says_is_not_heard_by_who_is_left() -> None:
     link, one, other = Memory(), _Client(), _Client()
-    shared = SharedUpstream(link, ToolFilter(), None)  # type: ignore[arg-type]
+    shared = Multiplexer(link, ToolFilter(), None)  # type: ignore[arg-type]
     number = _ask(shared, one)
     _ask(shared, other)
     shared.cancel(number)
@@ -118,7 +118,7 @@ def test_what_a_cancelled_call_still_says_is_not_heard_by_who_is_left() -> None:
 
 def test_a_subscription_is_only_of_who_listens() -> None:
     link, asker = Memory(), _Client()
-    shared = SharedUpstream(link, ToolFilter(), None)  # type: ignore[arg-type]
+    shared = Multiplexer(link, ToolFilter(), None)  # type: ignore[arg-type]
     number = _ask(shared, asker)
     said = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"%b":%b}}}'
     shared.from_upstream(said % (SUBSCRIPTION.encode(), number))

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from penstock import limits
-from penstock.relay.tables import Exchange, PendingTable, RecentIds
+from penstock.relay.pending import Exchange, PendingTable, RecentIds
 
 
 def test_an_answer_finds_its_request_once() -> None:

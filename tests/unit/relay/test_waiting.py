@@ -11,8 +11,8 @@ from penstock import limits
 from penstock.downstream.modern_http import ModernDoor as ModernHttpDoor
 from penstock.net.http_exchange import Reply
 from penstock.relay.catalogs import Catalogs
-from penstock.relay.modern_desk import ModernDesk
-from penstock.relay.relay import Relay
+from penstock.relay.session_relay import SessionRelay
+from penstock.relay.shared_link import SharedLink
 
 CALL = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"x":"%b"}}}'
 MODERN_CALL = (
@@ -26,7 +26,7 @@ ANSWER = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","cap
 def test_a_client_that_cannot_be_paused_is_refused_when_too_much_waits() -> None:
     async def run() -> None:
         client, upstream = Memory(), Memory()
-        relay = Relay(client, upstream, CHOICE)  # type: ignore[arg-type]
+        relay = SessionRelay(client, upstream, CHOICE)  # type: ignore[arg-type]
         text = b"x" * (limits.HELD_BYTES // 2)
         for number in range(1, 10):
             relay.from_client(CALL % (number, text))
@@ -43,7 +43,7 @@ def _lists_asked_for(*said: bytes) -> int:
 
     async def run() -> int:
         upstream = Memory()
-        relay = Relay(Memory(), upstream, CHOICE)  # type: ignore[arg-type]
+        relay = SessionRelay(Memory(), upstream, CHOICE)  # type: ignore[arg-type]
         for raw in said:
             relay.from_upstream(raw) if raw is ANSWER else relay.from_client(raw)
         relay.end()
@@ -69,7 +69,7 @@ async def _never(*what: object) -> Any:
 
 def test_who_hangs_up_is_not_kept_until_the_upstream_answers() -> None:
     async def run() -> None:
-        desk = ModernDesk(
+        shared_link = SharedLink(
             Memory,  # type: ignore[arg-type]
             CHOICE,
             Catalogs(_never),
@@ -78,16 +78,16 @@ def test_who_hangs_up_is_not_kept_until_the_upstream_answers() -> None:
             None,
             lambda error: None,
         )
-        door = ModernHttpDoor(desk, CHOICE, None)
+        door = ModernHttpDoor(shared_link, CHOICE, None)
         replies = [Reply(Memory(), False, True) for _ in range(3)]  # type: ignore[arg-type]
         for reply in replies:
             door.handle(post(MODERN_CALL, b"2026-07-28"), reply)
-        assert len(desk._waiting) == 3
+        assert len(shared_link._waiting) == 3
         for reply in replies[:2]:
             reply.is_gone = True
             assert reply.on_gone is not None
             reply.on_gone()
-        assert len(desk._waiting) == 1
-        await desk.close()
+        assert len(shared_link._waiting) == 1
+        await shared_link.close()
 
     asyncio.run(run())

@@ -6,7 +6,7 @@ import tracemalloc
 
 from penstock.errors import UpstreamError
 from penstock.upstream.http_answer import HttpAnswer
-from penstock.wire.sse import Oversize, SseEvent
+from penstock.wire.http.sse import Oversize, SseEvent
 
 
 class Owner:

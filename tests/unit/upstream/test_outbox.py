@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock import limits
 from penstock.upstream.outbox import Outbox
-from penstock.wire.message import Message, read_client_message
+from penstock.wire.mcp.message import Message, read_client_message
 
 
 def message(text: str) -> Message:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.wire import ambiguity, json_walk
-from penstock.wire.ambiguity import (
+from penstock.wire.json import ambiguity, json_walk
+from penstock.wire.json.ambiguity import (
     Ambiguous,
     Crowded,
     NotAnArray,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.wire.bodies import to_body
+from penstock.wire.http.bodies import to_body
 
 INNER = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}'
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock import limits
 from penstock.errors import MalformedHttp
-from penstock.wire.chunked import ChunkedReader
+from penstock.wire.http.chunked import ChunkedReader
 
 
 def read(*feeds: bytes) -> tuple[bytes, bool, bytes]:

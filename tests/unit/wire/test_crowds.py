@@ -9,10 +9,10 @@ from msgspec import Raw
 
 from penstock import limits
 from penstock.errors import ClientProtocolError, UpstreamProtocolError
-from penstock.wire.eras import maybe_modern_meta
-from penstock.wire.glance import maybe_response_id
-from penstock.wire.mcp_headers import SchemaBook, maybe_modern_version
-from penstock.wire.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.eras import maybe_modern_meta
+from penstock.wire.mcp.mcp_headers import SchemaBook, maybe_modern_version
+from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.response_id import maybe_response_id
 
 MANY = limits.PATH_PARTS + 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.wire.glance import maybe_response_id
+from penstock.wire.mcp.response_id import maybe_response_id
 
 LONG = b'"%b"' % (b"x" * 20_000)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock import limits
 from penstock.errors import MalformedHttp
-from penstock.wire.http1 import (
+from penstock.wire.http.http1 import (
     CHUNKED,
     UNTIL_CLOSE,
     build_request_head,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.ids import exact_key, id_key, maybe_id_at_edges
+from penstock.wire.mcp.ids import exact_key, id_key, maybe_id_at_edges
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.wire.json_walk import (
+from penstock.wire.json.json_walk import (
     Broken,
     TooMany,
     caseless,

@@ -18,7 +18,7 @@ from mcp.shared.inbound import (
 from msgspec import Raw
 
 from penstock import limits
-from penstock.wire.mcp_headers import (
+from penstock.wire.mcp.mcp_headers import (
     Mirror,
     SchemaBook,
     header_value,
@@ -28,7 +28,7 @@ from penstock.wire.mcp_headers import (
     modern_headers,
     with_name_of,
 )
-from penstock.wire.message import Message, read_client_message
+from penstock.wire.mcp.message import Message, read_client_message
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.wire.ambiguity import Crowded, folded
-from penstock.wire.member_names import STRING, decoded, places_called, values_called
+from penstock.wire.json.ambiguity import Crowded, folded
+from penstock.wire.json.member_names import STRING, decoded, places_called, values_called
 
 
 def _names(text: bytes) -> list[bytes]:

@@ -6,8 +6,8 @@ import pytest
 
 from penstock import limits
 from penstock.errors import ClientProtocolError, UpstreamProtocolError
-from penstock.wire import message
-from penstock.wire.message import (
+from penstock.wire.mcp import message
+from penstock.wire.mcp.message import (
     Batch,
     Kind,
     Message,

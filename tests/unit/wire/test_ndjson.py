@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.wire.ndjson import LineSplitter, Oversize, to_line
+from penstock.wire.mcp.ndjson import LineSplitter, Oversize, to_line
 
 KEEP, GIVE_UP = 40, 100
 

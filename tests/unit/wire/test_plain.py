@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import ProtocolError
-from penstock.wire import message as reading
-from penstock.wire import plain
-from penstock.wire.message import Batch, Kind, Message, read_client_message, read_upstream_message
+from penstock.wire.json import fast_path as plain
+from penstock.wire.mcp import message as reading
+from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message, read_upstream_message
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"a":[1,"x"]}}}'
 ANSWER = b'{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"hi"}]}}'

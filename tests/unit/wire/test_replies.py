@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from penstock.wire.ambiguity import members
-from penstock.wire.eras import maybe_modern_meta
-from penstock.wire.replies import (
+from penstock.wire.json.ambiguity import members
+from penstock.wire.mcp.eras import maybe_modern_meta
+from penstock.wire.mcp.replies import (
     CANCELLED,
     INVALID_ANSWER,
     error_code,

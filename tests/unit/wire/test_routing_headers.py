@@ -9,10 +9,10 @@ import pytest
 from msgspec import Raw
 
 from penstock.errors import ClientProtocolError
-from penstock.wire.eras import META_VERSION
-from penstock.wire.mcp_headers import Mirror
-from penstock.wire.message import Message, read_client_message
-from penstock.wire.routing_headers import check_routing_headers, decode_header, maybe_mirror_mismatch
+from penstock.wire.mcp.eras import META_VERSION
+from penstock.wire.mcp.mcp_headers import Mirror
+from penstock.wire.mcp.message import Message, read_client_message
+from penstock.wire.mcp.routing_headers import check_routing_headers, decode_header, maybe_mirror_mismatch
 
 META = {META_VERSION: "2026-07-28"}
 

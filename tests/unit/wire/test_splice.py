@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.wire.ambiguity import Ambiguous, members
-from penstock.wire.splice import maybe_sole_span, member_spans, with_value, without
+from penstock.wire.json.ambiguity import Ambiguous, members
+from penstock.wire.json.splice import maybe_sole_span, member_spans, with_value, without
 
 _TEXTS = [
     b'{"a":1,"b":[1.0, 1e400],"c":"\\u65e5"}',

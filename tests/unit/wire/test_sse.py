@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.wire.sse import Oversize, SseEvent, SseReader, encode_event, plainly
+from penstock.wire.http.sse import Oversize, SseEvent, SseReader, encode_event, plainly
 from slow_sse import fields_by_the_book
 
 LIMIT = 1 << 20

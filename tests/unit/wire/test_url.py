@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.wire.url import Url, maybe_proxy, parse_listen, parse_url
+from penstock.wire.http.url import Url, maybe_proxy, parse_listen, parse_url
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.policy.interception import (
+from penstock.policy.rules.interceptor import (
     ALLOWED,
     Context,
     EffectVerdict,
@@ -20,8 +20,8 @@ from penstock.policy.interception import (
     SessionState,
     WebhookSpec,
 )
-from penstock.policy.interceptor_config import InterceptorConfig, build
-from penstock.wire.message import Kind, Message, read_client_message, read_upstream_message
+from penstock.policy.rules.interceptor_config import InterceptorConfig, build
+from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
 
 
 class NotedEffects:

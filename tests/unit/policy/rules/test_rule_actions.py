@@ -23,9 +23,9 @@ from scenes import (
 )
 from scenes import finish as finished
 
-from penstock.policy.actions import ACTIONS
-from penstock.policy.interception import EffectVerdict, ForkSpec, Outcome, Pass, Refuse
-from penstock.wire.message import Kind
+from penstock.policy.rules.actions import ACTIONS
+from penstock.policy.rules.interceptor import EffectVerdict, ForkSpec, Outcome, Pass, Refuse
+from penstock.wire.mcp.message import Kind
 
 RAW = b'{ "jsonrpc":"2.0", "method":"tools/call","id": 1.0 ,"params":{"name":"t" , "arguments":{"a":1e0}} }'
 CALL = client(RAW)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from scenes import NotedEffects, context, error_of, finish, interceptor, request, response, rule, session
 
-from penstock.policy.interception import Context, Interceptor, Outcome, Pass, Refuse, SessionState
-from penstock.wire.message import Message
+from penstock.policy.rules.interceptor import Context, Interceptor, Outcome, Pass, Refuse, SessionState
+from penstock.wire.mcp.message import Message
 
 CACHE = rule(
     {"cache": {"key": "${method}:${params_hash}", "ttl": "300s"}}, when=[{"method_equals": "prompts/list"}]

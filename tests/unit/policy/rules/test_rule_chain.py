@@ -25,7 +25,7 @@ from scenes import (
 )
 
 from penstock import limits
-from penstock.policy.interception import ALLOWED, EffectVerdict, Outcome, Pass, Refuse
+from penstock.policy.rules.interceptor import ALLOWED, EffectVerdict, Outcome, Pass, Refuse
 
 CALL = request("tools/call", {"name": "t", "arguments": {"a": 1}})
 OTHER = request("prompts/get", {"name": "p"})

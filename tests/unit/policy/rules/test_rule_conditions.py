@@ -8,9 +8,9 @@ import pytest
 from scenes import client, context, request, response, rule, session
 from scenes import loaded as load
 
-from penstock.policy.conditions import CONDITIONS
-from penstock.policy.interception import Context
-from penstock.wire.message import Message
+from penstock.policy.rules.conditions import CONDITIONS
+from penstock.policy.rules.interceptor import Context
+from penstock.wire.mcp.message import Message
 
 
 def _condition(name: str, value: object) -> Any:

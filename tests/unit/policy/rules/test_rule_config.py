@@ -11,10 +11,10 @@ import pytest
 import yaml
 from scenes import NotedEffects, answer, error_of, interceptor, loaded, request, response, rule, send, session
 
-from penstock.policy.actions import ACTIONS
-from penstock.policy.conditions import CONDITIONS
-from penstock.policy.interception import Interceptor, Pass, Refuse
-from penstock.policy.interceptor_config import build, describe, json_schema
+from penstock.policy.rules.actions import ACTIONS
+from penstock.policy.rules.conditions import CONDITIONS
+from penstock.policy.rules.interceptor import Interceptor, Pass, Refuse
+from penstock.policy.rules.interceptor_config import build, describe, json_schema
 
 SAMPLE = yaml.safe_load(Path(__file__).with_name("interceptor_sample.yaml").read_text())["interceptor"]
 
@@ -243,7 +243,7 @@ def test_masks_hide_addresses_and_secrets_however_deep() -> None:
 
 def test_deciding_is_pure_and_a_plain_start_loads_none_of_it() -> None:
     code = (
-        "import sys, penstock.policy.interception;"
+        "import sys, penstock.policy.rules.interceptor;"
         "print([name for name in ('asyncio', 'socket', 'ssl', 'subprocess', 'yaml') if name in sys.modules]);"
     )
     plain = (

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from scenes import NotedEffects, answer, client, loaded, send, session, upstream
 
-from penstock.policy.actions import ACTIONS
-from penstock.policy.conditions import CONDITIONS
-from penstock.policy.interception import Interceptor, Outcome, Pass
-from penstock.policy.interceptor_config import describe
+from penstock.policy.rules.actions import ACTIONS
+from penstock.policy.rules.conditions import CONDITIONS
+from penstock.policy.rules.interceptor import Interceptor, Outcome, Pass
+from penstock.policy.rules.interceptor_config import describe
 
 DOC = Path(__file__).parents[4] / "docs" / "rules.md"
 TEXT = DOC.read_text()

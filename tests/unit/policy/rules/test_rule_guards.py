@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes import error_of, interceptor, request, send, session
 
-from penstock.policy.interception import Pass
-from penstock.policy.interceptor_config import build
-from penstock.policy.method_guards import ResourceAccessConfig, ResourceAccessInterceptor
-from penstock.policy.resource_uris import OddUri, locate
+from penstock.policy.rules.interceptor import Pass
+from penstock.policy.rules.interceptor_config import build
+from penstock.policy.rules.method_guards import ResourceAccessConfig, ResourceAccessInterceptor
+from penstock.policy.rules.resource_uris import OddUri, locate
 
 TOOLS = {
     "tools/call": {

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.policy.paths import BadPath, CannotSet, parse_path, spliced
-from penstock.wire.json_walk import TooMany, parts, value_end
+from penstock.policy.rules.paths import BadPath, CannotSet, parse_path, spliced
+from penstock.wire.json.json_walk import TooMany, parts, value_end
 
 TEXT = b'{"a":{"x":1, "\\u0078":2 ,"y":[1,{"z":3}]} , "b.c":null}'
 

@@ -21,7 +21,7 @@ from scenes import (
 from scenes import session as new_session
 
 from penstock import limits
-from penstock.policy.interception import Interceptor, Outcome, Pass, Refuse, SessionState
+from penstock.policy.rules.interceptor import Interceptor, Outcome, Pass, Refuse, SessionState
 
 FETCH = request("tools/call", {"name": "fetch", "arguments": {}})
 OTHER = request("tools/call", {"name": "other", "arguments": {}})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scenes import client, context, interceptor, request, response, rule, send, session
 
 from penstock.policy.durations import BadDuration, parse_duration, spoken_duration
-from penstock.policy.templates import BadTemplate, digest, parse_template
+from penstock.policy.rules.templates import BadTemplate, digest, parse_template
 
 CALL = request("tools/call", {"name": "rm", "arguments": {"n": 1.0, "o": {"a": 1}}})
 

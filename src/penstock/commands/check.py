@@ -1,0 +1,90 @@
+"""`penstock check FILE`: every fault of a configuration, or what a good one will do, in plain words."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+
+from penstock.config.file import ConfigReading, read_bytes
+from penstock.config.model import CommandUpstream, FileConfig, UrlUpstream
+from penstock.wire.mcp.replies import one_line
+
+
+def check(path: str) -> int:
+    """Prints what the file will do; raises FaultyFile with all that is wrong with it."""
+    reading = ConfigReading(path, read_bytes(path))
+    from penstock.commands.rule_fixtures import read_tests
+
+    read_tests(reading)
+    for line in summarize(reading.config):
+        sys.stdout.write(one_line(line) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+def summarize(config: FileConfig) -> Iterator[str]:
+    """What a configuration does, a line each. Values that may be secrets are not shown."""
+    yield f"{config.path} is right."
+    yield from _upstream(config.upstream)
+    yield from _tools(config)
+    yield from _doors(config)
+    if config.validate is not None:
+        withheld = " and withheld" if config.validate == "strict" else ""
+        yield f"Validate: what the upstream sends against the MCP schema is told{withheld}."
+    if config.interceptor is None:
+        yield "Rules: none."
+        return
+    from penstock.policy.rules.interceptor_config import describe
+
+    yield "Rules:"
+    for line in describe(config.interceptor):
+        yield f"  {line}"
+
+
+def _upstream(upstream: CommandUpstream | UrlUpstream | None) -> Iterator[str]:
+    if upstream is None:
+        yield "Upstream: none here; the command line must name it."
+    elif isinstance(upstream, UrlUpstream):
+        names = ", ".join(name.decode() for name, _ in upstream.headers)
+        loss = "look for it again" if upstream.reconnect else "exit"
+        yield f"Upstream: {upstream.url.origin}{upstream.url.target.partition(b'?')[0].decode()}"
+        if names:
+            yield f"  with headers: {names}"
+        yield f"  when it goes away: {loss}"
+    else:
+        yield f"Upstream: spawn {shlex.join(upstream.command)}"
+        if upstream.cwd is not None:
+            yield f"  in {upstream.cwd}"
+        if upstream.env:
+            yield f"  with variables: {', '.join(name for name, _ in upstream.env)}"
+
+
+def _tools(config: FileConfig) -> Iterator[str]:
+    choice = config.choice
+    if not choice.is_active:
+        yield "Tools: all of the upstream's."
+        return
+    if choice.allow:
+        yield f"Tools: only those that match {_or(choice.allow)}"
+    else:
+        yield "Tools: all of the upstream's"
+    if choice.deny:
+        yield f"  without those that match {_or(choice.deny)}"
+    if choice.read_only:
+        yield "  without those that are not annotated readOnlyHint: true"
+
+
+def _or(patterns: tuple[object, ...]) -> str:
+    return " or ".join(str(getattr(pattern, "source", pattern)) for pattern in patterns)
+
+
+def _doors(config: FileConfig) -> Iterator[str]:
+    if config.listen is not None:
+        host, port = config.listen
+        shown = f"[{host}]" if ":" in host else host
+        yield f"Clients: over HTTP at {shown}:{port}, unless the command line says --stdio."
+    elif config.is_stdio:
+        yield "Clients: one, over stdin and stdout, unless the command line says --listen."
+    else:
+        yield "Clients: over stdin if it is a pipe, else over HTTP; the command line may say which."

@@ -1,0 +1,131 @@
+"""Rules tried without a client, an upstream or the outside world: nothing is sent, and nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from typing import Any, Literal, TypeVar
+
+from penstock.errors import ProtocolError
+from penstock.policy.rules.effect_contract import EffectVerdict, ForkSpec, ScriptSpec, WebhookSpec
+from penstock.policy.rules.exchange import Context, Direction, ExchangeState, SessionState
+from penstock.policy.rules.interceptor import Interceptor
+from penstock.policy.rules.interceptor_config import InterceptorConfig
+from penstock.policy.rules.outcome import Outcome, Pass
+from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message, read_upstream_message
+
+T = TypeVar("T")
+Answer = Literal["allow", "block"]
+
+
+class DryRunEffects:
+    """Effects that only happen on paper. Limits and caches work, on a clock that is set by hand."""
+
+    def __init__(self, webhook: Answer = "allow", script: Answer = "allow") -> None:
+        self.now = 1_000_000.0
+        self.told: list[str] = []  # what would have left the process, in words
+        self._webhook = webhook
+        self._script = script
+        self._passed: dict[str, deque[float]] = {}
+        self._cache: dict[bytes, tuple[bytes, float]] = {}
+
+    def may_pass(self, key: str, limit: int, window: float) -> bool:
+        times = self._passed.setdefault(key, deque())
+        while times and times[0] <= self.now - window:
+            times.popleft()
+        if len(times) >= limit:
+            return False
+        times.append(self.now)
+        return True
+
+    def cached(self, key: bytes) -> bytes | None:
+        result, end = self._cache.get(key, (b"", 0.0))
+        return result if self.now < end else None
+
+    def store(self, key: bytes, result: bytes, ttl: float) -> None:
+        self._cache[key] = (result, self.now + ttl)
+
+    def notify(self, hook: WebhookSpec, body: bytes) -> None:
+        self.told.append(f"tell {hook.url}")
+
+    async def ask_webhook(self, hook: WebhookSpec, body: bytes) -> EffectVerdict:
+        self.told.append(f"ask {hook.url} (rehearsed answer: {self._webhook})")
+        return EffectVerdict(decision=self._webhook)
+
+    async def run_script(self, script: ScriptSpec, body: bytes) -> EffectVerdict:
+        self.told.append(f"run {script.argv[0]} (rehearsed verdict: {self._script})")
+        return EffectVerdict(decision=self._script)
+
+    async def pause(self, seconds: float) -> None:
+        self.told.append(f"wait {seconds:g} s")
+
+    def fork(self, spec: ForkSpec, raw: bytes) -> None:
+        self.told.append(f"copy it to {spec.url or ' '.join(spec.argv)}")
+
+    def count(self, name: str, value: float) -> None:
+        self.told.append(f"add {value:g} to the metric {name}")
+
+    async def within(self, seconds: float, work: Awaitable[T]) -> T:
+        return await asyncio.wait_for(work, seconds)
+
+    async def together(self, works: Sequence[Awaitable[Any]]) -> list[Any]:
+        return list(await asyncio.gather(*works, return_exceptions=True))
+
+
+class DryRun:
+    """One session, on paper."""
+
+    def __init__(
+        self, config: InterceptorConfig, effects: DryRunEffects, session: SessionState | None = None
+    ) -> None:
+        self.effects = effects
+        self.session = session or SessionState(id="test", started=effects.now)
+        self.interceptor = Interceptor(config, effects)
+        self._exchanges: dict[tuple[Direction, bytes], ExchangeState] = {}
+
+    def context(self, message: Message, direction: Direction) -> Context:
+        """What the conditions see beside `message`: for a response, the exchange that its request began."""
+        exchange = None
+        if message.id_token is not None:
+            asker: Direction = direction
+            if message.kind is Kind.RESPONSE:
+                asker = "upstream" if direction == "client" else "client"
+            else:
+                self._exchanges[asker, message.id_token] = ExchangeState(message, self.effects.now)
+            exchange = self._exchanges.get((asker, message.id_token))
+        return Context(self.session, direction, self.effects.now, exchange)
+
+    def play(self, message: Message, direction: Direction) -> Outcome:
+        """What becomes of the message."""
+        context = self.context(message, direction)
+        method = message.method
+        if method is None and context.exchange is not None:
+            method = context.exchange.request.method
+        if not self.interceptor.watches(method, direction):
+            return Outcome(Pass(message.raw, False))
+        take = self.interceptor.on_client if direction == "client" else self.interceptor.on_upstream
+
+        async def decide() -> Outcome:
+            outcome = take(message, context)
+            return outcome if isinstance(outcome, Outcome) else await outcome
+
+        return asyncio.run(decide())
+
+
+def read_message(raw: bytes, direction: Direction) -> Message:
+    """The message in `raw`, read as from its sender. Raises ProtocolError."""
+    message = read_client_message(raw) if direction == "client" else read_upstream_message(raw)
+    if isinstance(message, Batch):
+        raise ProtocolError(0, "Several messages in one array: give them one by one")
+    return message
+
+
+def verdict_of(outcome: Outcome) -> str:
+    """What was decided, in one word of a fixture."""
+    verdict = outcome.verdict
+    if isinstance(verdict, Pass):
+        return "pass" if outcome.blocked_by is None else "block"
+    if verdict.action == "cache":
+        return "answer"
+    return "drop" if verdict.raw is None else "block"

@@ -1,0 +1,211 @@
+"""Fixtures that say what rules shall do: read, checked, and compared with what they do."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+
+from penstock.commands.dry_run import Answer, DryRun, DryRunEffects, read_message, verdict_of
+from penstock.config.check import Findings, Section, check_section
+from penstock.config.file import ConfigReading, read_bytes, read_document_or_fail, say_faults
+from penstock.config.formats.document import Document, Path
+from penstock.errors import ProtocolError
+from penstock.policy.rules.exchange import Direction, SessionState
+from penstock.policy.rules.interceptor_config import InterceptorConfig
+from penstock.policy.rules.outcome import Outcome, Pass
+from penstock.wire.mcp.message import Message
+
+
+class Expectation(Struct, frozen=True):
+    """What shall become of a message. What is None may be anything."""
+
+    verdict: str | None = None
+    rule: str | None = None
+    reason: str | None = None
+    changed: bool | None = None
+    message: bytes | None = None
+    reply: bytes | None = None
+
+    def differences(self, outcome: Outcome) -> list[str]:
+        """Where the outcome is another, in words."""
+        verdict = outcome.verdict
+        passed = verdict.raw if isinstance(verdict, Pass) else None
+        reply = None if isinstance(verdict, Pass) else verdict.raw
+        changed = isinstance(verdict, Pass) and verdict.changed
+        out = []
+        for name, expected, found in (
+            ("", self.verdict, verdict_of(outcome)),
+            ("rule ", self.rule, outcome.blocked_by),
+            ("reason ", self.reason, outcome.reason),
+        ):
+            if expected is not None and expected != found:
+                why = (
+                    f" (rule {outcome.blocked_by}: {outcome.reason})" if not name and found == "block" else ""
+                )
+                out.append(f"expected {name}{expected}, got {found}{why}")
+        if self.changed is not None and self.changed != changed:
+            out.append("expected a changed message" if self.changed else "expected the message unchanged")
+        for what, wanted, raw in (("message", self.message, passed), ("reply", self.reply, reply)):
+            if wanted is not None and (raw is None or _canonical(wanted) != _canonical(raw)):
+                shown = "none" if raw is None else raw.decode("utf-8", "replace")
+                out.append(f"expected the {what} {wanted.decode()}, got {shown}")
+        return out
+
+
+class Step(Struct, frozen=True):
+    """One message of a test."""
+
+    message: Message
+    direction: Direction
+    after: float
+    expect: Expectation
+
+
+class RuleTest(Struct, frozen=True):
+    """A name, a session, and the messages that come by in it."""
+
+    name: str
+    place: str  # FILE:LINE
+    steps: tuple[Step, ...]
+    request: Message | None
+    session: Section
+    webhook: Answer
+    script: Answer
+
+    def run(self, config: InterceptorConfig) -> list[str]:
+        """What went otherwise than expected; nothing if the test holds."""
+        effects = DryRunEffects(self.webhook, self.script)
+        session = SessionState(
+            id=str(self.session.get("id", "test")),
+            started=effects.now - cast(float, self.session.get("age", 0.0)),
+            mcp_session_id=cast("str | None", self.session.get("mcp_session_id")),
+            client_name=cast("str | None", self.session.get("client_name")),
+            values=dict(cast("dict[str, str | int | float | bool | None]", self.session.get("values") or {})),
+        )
+        dry_run = DryRun(config, effects, session)
+        if self.request is not None:
+            dry_run.context(self.request, "client")
+        faults = []
+        for number, step in enumerate(self.steps, 1):
+            effects.now += step.after
+            found = step.expect.differences(dry_run.play(step.message, step.direction))
+            where = f"message {number}: " if len(self.steps) > 1 else ""
+            faults += [where + fault for fault in found]
+        return faults
+
+
+def read_tests(reading: ConfigReading) -> list[RuleTest]:
+    """The tests in a configuration file and in the file beside it. Raises FaultyFile, also for its rules."""
+    tests = _Fixtures(reading.path, reading.document, reading.root, reading.findings).tests
+    reading.raise_faults()
+    beside = maybe_tests_file(reading.path)
+    if beside is not None:
+        document = read_document_or_fail(beside, read_bytes(beside))
+        findings = Findings()
+        root = check_section(document.tree, "tests file", (), findings)
+        tests += _Fixtures(beside, document, root, findings).tests
+        say_faults(beside, document, findings)
+    return tests
+
+
+def maybe_tests_file(path: str) -> str | None:
+    """FILE.tests.yaml, or the same without FILE's own ending, if there is one."""
+    for name in (f"{path}.tests.yaml", f"{os.path.splitext(path)[0]}.tests.yaml"):
+        if os.path.exists(name):
+            return name
+    return None
+
+
+class _Fixtures:
+    def __init__(self, name: str, document: Document, root: Section, findings: Findings) -> None:
+        self._name = name
+        self._document = document
+        self._findings = findings
+        sections = cast("list[Section]", root.get("tests", []))
+        self.tests = [self._test(section, ("tests", number)) for number, section in enumerate(sections)]
+
+    def _test(self, section: Section, path: Path) -> RuleTest:
+        direction = cast(Direction, section.get("direction", "client"))
+        steps = []
+        if ("message" in section) == ("messages" in section):
+            self._findings.add(path, "a test needs either message or messages")
+        if "messages" in section:
+            for number, step in enumerate(cast("list[Section]", section["messages"])):
+                if "message" not in step:
+                    self._findings.add((*path, "messages", number), "a step needs a message")
+                steps.append(self._step(step, (*path, "messages", number), direction))
+            if steps and "expect" in section:
+                last = steps.pop()
+                if last is not None:
+                    last = msgspec.structs.replace(last, expect=self._expectation(section, path))
+                steps.append(last)
+        else:
+            steps.append(self._step(section, path, direction))
+        if "expect" not in section and not any(
+            "expect" in step for step in cast("list[Section]", section.get("messages", []))
+        ):
+            self._findings.add(path, "a test needs expect: pass, block, drop or answer")
+        values = cast(Section, section.get("session") or {}).get("values")
+        if values is not None and not isinstance(values, dict):
+            self._findings.add((*path, "session", "values"), "values must be names with values")
+        return RuleTest(
+            name=str(section.get("name", f"test {path[-1]}")),
+            place=f"{self._name}:{self._document.line_of(path)}",
+            steps=tuple(step for step in steps if step is not None),
+            request=self._message(section, path, "request", "client"),
+            session=cast(Section, section.get("session") or {}),
+            webhook=cast(Answer, section.get("webhook", "allow")),
+            script=cast(Answer, section.get("script", "allow")),
+        )
+
+    def _step(self, section: Section, path: Path, direction: Direction) -> Step | None:
+        direction = cast(Direction, section.get("direction", direction))
+        message = self._message(section, path, "message", direction)
+        if message is None:
+            return None
+        expect = self._expectation(section, path)
+        return Step(message, direction, cast(float, section.get("after", 0.0)), expect)
+
+    def _message(self, section: Section, path: Path, name: str, direction: Direction) -> Message | None:
+        if name not in section:
+            return None
+        try:
+            return read_message(as_bytes(section[name]), direction)
+        except ProtocolError as error:
+            self._findings.add((*path, name), error.reason)
+            return None
+
+    def _expectation(self, section: Section, path: Path) -> Expectation:
+        expect = cast(Section, section.get("expect") or {})
+        messages = {}
+        for name in ("message", "reply"):
+            if name in expect:
+                messages[name] = as_bytes(expect[name])
+                try:
+                    msgspec.json.decode(messages[name])
+                except msgspec.DecodeError as why:
+                    self._findings.add((*path, "expect", name), f"not JSON: {why}")
+        return Expectation(
+            verdict=cast("str | None", expect.get("verdict")),
+            rule=cast("str | None", expect.get("rule")),
+            reason=cast("str | None", expect.get("reason")),
+            changed=cast("bool | None", expect.get("changed")),
+            message=messages.get("message"),
+            reply=messages.get("reply"),
+        )
+
+
+def as_bytes(message: object) -> bytes:
+    """A message as it travels: JSON text as it is written; an object gets its jsonrpc if it has none."""
+    if isinstance(message, str):
+        return message.strip().encode("utf-8", "surrogatepass")
+    assert isinstance(message, dict)
+    return msgspec.json.encode({"jsonrpc": "2.0", **message})
+
+
+def _canonical(raw: bytes) -> str:
+    return json.dumps(json.loads(raw), sort_keys=True)

@@ -1,0 +1,168 @@
+"""`penstock rules`: trying the rules of a file on messages that are given, before any client meets them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from penstock.commands.dry_run import DryRun, DryRunEffects, read_message, verdict_of
+from penstock.commands.rule_fixtures import read_tests
+from penstock.config.file import ConfigReading, read_bytes
+from penstock.errors import ConfigError, ProtocolError
+from penstock.logs import set_up_log
+from penstock.policy.rules.binder import says
+from penstock.policy.rules.exchange import Context, Direction
+from penstock.policy.rules.interceptor_config import InterceptorConfig
+from penstock.policy.rules.outcome import Outcome, Pass
+from penstock.policy.rules.rules import Rule, RuleSet
+from penstock.wire.mcp.message import Kind, Message
+from penstock.wire.mcp.replies import one_line
+
+
+def run_tests(path: str) -> int:
+    """Runs the fixtures of a file and says how each went; 1 if one of them failed."""
+    set_up_log("error", "text")  # rules that log would talk between the lines
+    reading, config = _read(path)
+    tests = read_tests(reading)
+    if not tests:
+        raise ConfigError(
+            f"There are no tests in {path}", "Add tests: to it, or put them beside it in NAME.tests.yaml"
+        )
+    failed = 0
+    for test in tests:
+        differences = test.run(config)
+        if differences:
+            failed += 1
+            _say(f"FAILED  {test.name}  ({test.place})")
+            for difference in differences:
+                _say(f"        {difference}")
+        else:
+            _say(f"ok      {test.name}")
+    count = "1 test" if len(tests) == 1 else f"{len(tests)} tests"
+    _say(f"{count}, {failed} failed")
+    sys.stdout.flush()
+    return 1 if failed else 0
+
+
+def explain(path: str, sender: Direction | None = None) -> int:
+    """Says what the rules of a file would do with the message on stdin, and why.
+
+    Of several, one a line, the earlier ones are the session so far. Requests and notifications count as the
+    client's and responses as the upstream's, unless `sender` says who sent the last one.
+    """
+    set_up_log("info", "text")
+    _, config = _read(path)
+    messages = _messages(sys.stdin.buffer.read(), sender)
+    *before, (message, direction) = messages
+    effects = DryRunEffects()
+    dry_run = DryRun(config, effects)
+    for earlier, side in before:
+        dry_run.play(earlier, side)
+    effects.told.clear()
+    for line in explained(dry_run, message, direction):
+        _say(line)
+    sys.stdout.flush()
+    return 0
+
+
+def _messages(data: bytes, sender: Direction | None) -> list[tuple[Message, Direction]]:
+    lines = [line for line in data.split(b"\n") if line.strip()]
+    try:
+        return [_message(data.strip(), sender)]
+    except ProtocolError as error:
+        # One message over several lines that is wrong somewhere, or several messages?
+        if len(lines) < 2 or not all(line.lstrip().startswith(b"{") for line in lines):
+            raise _refused(error) from None
+    try:
+        return [_message(line, None) for line in lines[:-1]] + [_message(lines[-1], sender)]
+    except ProtocolError as error:
+        raise _refused(error) from None
+
+
+def _refused(error: ProtocolError) -> ConfigError:
+    return ConfigError("The message on stdin would be refused", error.reason)
+
+
+def _message(raw: bytes, sender: Direction | None) -> tuple[Message, Direction]:
+    if sender is None:
+        sender = "upstream" if read_message(raw, "upstream").kind is Kind.RESPONSE else "client"
+    return read_message(raw, sender), sender
+
+
+def explained(dry_run: DryRun, message: Message, direction: Direction) -> Iterator[str]:
+    """Rule by rule, which conditions hold; then what becomes of the message."""
+    config = dry_run.interceptor.config
+    name = f": {message.method}" if message.method else ""
+    yield f"{message.kind.name.capitalize()} of the {direction}{name}"
+    if not config.enabled:
+        yield "The interceptor is switched off."
+    context = dry_run.context(message, direction)
+    for method, guard in config.guards:
+        if method == message.method and guard.wants(method, direction):
+            yield f"method interceptor: {guard.words()}"
+    for rule in RuleSet(config.rules).rules:
+        yield from _explain_rule(rule, message, context)
+    yield from (f"rule {rule.id}: is switched off" for rule in config.rules if not rule.enabled)
+    for custom in config.generals:
+        if custom.wants(message.method, direction):
+            yield f"general interceptor: {custom.words()}"
+    yield from _explain_outcome(dry_run.play(message, direction), direction, dry_run.effects)
+
+
+def _explain_rule(rule: Rule, message: Message, context: Context) -> Iterator[str]:
+    """What the rule makes of the message as it came in; an earlier rule may yet change it."""
+    if context.direction not in rule.senders:
+        yield f"rule {rule.id}: is for messages of the {rule.senders[0]}"
+        return
+    held = []
+    lines = []
+    for condition in rule.conditions:
+        try:
+            holds = condition.holds(message, context, rule.allows)
+        except Exception as why:  # as in the chain, a condition that fails is a failed rule
+            lines.append(f"  error    {says(condition)}: {why}")
+            holds = False
+        else:
+            lines.append(f"  {'holds' if holds else 'does not hold'}: {says(condition)}")
+        held.append(holds)
+    yield f"rule {rule.id}: {'applies' if all(held) else 'does not apply'}"
+    yield from lines
+    if all(held):
+        for action in rule.actions:
+            yield f"  would: {says(action)}"
+
+
+def _explain_outcome(outcome: Outcome, direction: Direction, effects: DryRunEffects) -> Iterator[str]:
+    yield f"rules that applied, in order: {', '.join(outcome.rules) or 'none'}"
+    for sentence in effects.told:
+        yield f"beside that: {sentence}"
+    verdict, name = outcome.verdict, verdict_of(outcome)
+    by = f" by {outcome.blocked_by}" if outcome.blocked_by else ""
+    if name == "drop":
+        yield f"outcome: dropped{by}: {outcome.reason}"
+        return
+    if name == "pass":
+        changed = isinstance(verdict, Pass) and verdict.changed
+        yield "outcome: passes, changed to" if changed else "outcome: passes, byte for byte"
+        if not changed:
+            return
+    elif name == "answer":
+        yield "outcome: answered from the cache"
+    elif isinstance(verdict, Pass):
+        yield f"outcome: blocked{by}; it goes on as an error"
+    else:
+        yield f"outcome: blocked{by}; the {direction} is answered"
+    yield f"  {(verdict.raw or b'').decode('utf-8', 'replace')}"
+
+
+def _read(path: str) -> tuple[ConfigReading, InterceptorConfig]:
+    reading = ConfigReading(path, read_bytes(path))
+    reading.raise_faults()
+    config = reading.config.interceptor
+    if config is None:
+        raise ConfigError(f"There are no rules in {path}", "It has no interceptor section")
+    return reading, config
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(one_line(line) + "\n")

@@ -1,0 +1,159 @@
+"""Whether the values of a configuration file are what the table of keys says. Finds all faults at once."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from penstock.config.formats.document import Path
+from penstock.config.keys import INTERCEPTOR, SECTIONS, Key, Kind
+from penstock.config.model import seconds
+from penstock.errors import ConfigError
+from penstock.wire.http.url import parse_listen
+
+Section = dict[str, object]
+
+
+class Finding(Struct, frozen=True):
+    """One thing that is wrong, and where."""
+
+    path: Path
+    message: str
+    hint: str | None = None
+
+
+class Findings:
+    """What was found wrong so far."""
+
+    def __init__(self) -> None:
+        self.all: list[Finding] = []
+
+    def add(self, path: Path, message: str, hint: str | None = None) -> None:
+        """Notes a fault."""
+        self.all.append(Finding(path, message, hint))
+
+    def add_error(self, path: Path, error: ConfigError) -> None:
+        """Notes a fault that somebody else worded in two lines."""
+        detail = error.detail[:1].lower() + error.detail[1:]
+        self.add(path, f"{error.headline}; {detail}" if detail else error.headline)
+
+
+def check_section(tree: object, section: str, path: Path, findings: Findings) -> Section:
+    """What is right in a section: its known keys whose values are of their kind."""
+    if tree is None:
+        return {}  # a heading with nothing under it
+    if not isinstance(tree, dict):
+        findings.add(path, f"{place_of(path)} must be a section with keys, not {_shown(tree)}")
+        return {}
+    keys = {key.name: key for key in SECTIONS[section]}
+    names = [*keys] if section else [*keys, INTERCEPTOR]
+    out: Section = {}
+    for name, value in tree.items():
+        here = (*path, name)
+        if name not in names:
+            where = f"in {place_of(path)}" if path else "in the file"
+            findings.add(here, f'unknown key "{name}" {where}', did_you_mean(name, names))
+        elif name in keys and value is not None:
+            found = _check_value(value, keys[name], here, findings)
+            if found is not None:
+                out[name] = found
+    return out
+
+
+def _check_value(value: object, key: Key, path: Path, findings: Findings) -> object:
+    """The value as its kind has it, or None with a fault noted."""
+    kind = key.kind
+    if kind is Kind.ANY or (kind is Kind.MESSAGE and isinstance(value, dict | str)):
+        return value
+    if kind is Kind.SECTION and key.choices and isinstance(value, str):
+        first = SECTIONS[key.section][0]
+        word = _check_value(value, first, path, findings)
+        return None if word is None else {first.name: word}
+    if kind is Kind.SECTION:
+        return check_section(value, key.section, path, findings)
+    if kind is Kind.SECTION_MAP and isinstance(value, dict):
+        return {
+            name: check_section(inner, key.section, (*path, name), findings) for name, inner in value.items()
+        }
+    if kind is Kind.SECTIONS and isinstance(value, list):
+        return [
+            check_section(inner, key.section, (*path, position), findings)
+            for position, inner in enumerate(value)
+        ]
+    if kind in (Kind.TEXTS, Kind.TEXT_MAP):
+        return _check_texts(value, key, path, findings)
+    if (kind is Kind.TEXT and isinstance(value, str)) or (kind is Kind.FLAG and isinstance(value, bool)):
+        return value
+    if kind is Kind.CHOICE and isinstance(value, str):
+        if value in key.choices:
+            return value
+        words = ", ".join(key.choices)
+        hint = did_you_mean(value, key.choices)
+        findings.add(path, f'{place_of(path)} must be one of {words}, not "{value}"', hint)
+        return None
+    if kind in (Kind.DURATION, Kind.ADDRESS) and isinstance(value, str | int) and not isinstance(value, bool):
+        try:
+            return seconds(str(value), place_of(path)) if kind is Kind.DURATION else parse_listen(str(value))
+        except ConfigError as error:
+            findings.add_error(path, error)
+            return None
+    expected = f"one of {', '.join(key.choices)}" if kind is Kind.CHOICE else kind.value
+    findings.add(path, f"{place_of(path)} must be {expected}, not {_shown(value)}")
+    return None
+
+
+def _check_texts(value: object, key: Key, path: Path, findings: Findings) -> object:
+    """A list of texts, or names with texts. A whole number is taken for its digits, as in `PORT: 8080`."""
+    if key.kind is Kind.TEXTS and isinstance(value, str):
+        return [value]
+    if key.kind is Kind.TEXTS and isinstance(value, list):
+        texts = [_text(inner, (*path, number), findings) for number, inner in enumerate(value)]
+        return None if None in texts else texts
+    if key.kind is Kind.TEXT_MAP and isinstance(value, dict):
+        named = {name: _text(inner, (*path, name), findings) for name, inner in value.items()}
+        return None if None in named.values() else named
+    findings.add(path, f"{place_of(path)} must be {key.kind.value}, not {_shown(value)}")
+    return None
+
+
+def _text(value: object, path: Path, findings: Findings) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    findings.add(path, f"{place_of(path)} must be a text, not {_shown(value)}; put it in quotes")
+    return None
+
+
+def did_you_mean(word: str, known: tuple[str, ...] | list[str]) -> str | None:
+    """A hint at the known word that is most like `word`, if one is."""
+    import difflib  # only for those who mistype
+
+    folded = {name.lower().replace("_", "").replace("-", ""): name for name in reversed(known)}
+    match = difflib.get_close_matches(word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6)
+    return f'did you mean "{folded[match[0]]}"?' if match else None
+
+
+def place_of(path: Path) -> str:
+    """A path as people write it: tools.deny[2]."""
+    out = ""
+    for step in path:
+        out += f"[{step}]" if isinstance(step, int) else f".{step}" if out else step
+    return out or "the file"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a section with keys"
+    if isinstance(value, list):
+        return "a list"
+    return (
+        f'"{value}"'
+        if isinstance(value, str) and len(value) <= 40
+        else "a text"
+        if isinstance(value, str)
+        else f"{value}"
+    )

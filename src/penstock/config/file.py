@@ -1,0 +1,300 @@
+"""A configuration file, from bytes to what it asks for: every fault with its line, before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from penstock import limits
+from penstock.config.check import Findings, Section, check_section, did_you_mean, place_of
+from penstock.config.formats.document import Document, Path, Unreadable
+from penstock.config.formats.reading import read_document
+from penstock.config.keys import INTERCEPTOR, SERVER_TABLES
+from penstock.config.model import CommandUpstream, FileConfig, UrlUpstream, expand, make_command, make_header
+from penstock.errors import ConfigError, FaultyFile, PenstockError
+from penstock.policy.patterns.patterns import Pattern, compile_pattern, split_patterns
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.wire.http.url import parse_url
+from penstock.wire.mcp.replies import one_line
+
+if TYPE_CHECKING:
+    from penstock.policy.rules.interceptor_config import InterceptorConfig
+
+
+def load_file(path: str, environ: Mapping[str, str] = os.environ) -> FileConfig:
+    """What the file at `path` asks for. Raises FaultyFile with all its faults."""
+    return parse_file(path, read_bytes(path), environ)
+
+
+def read_bytes(path: str) -> bytes:
+    """The bytes of a file, or ConfigError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(limits.CONFIG_BYTES + 1)  # one more than is taken
+    except OSError as why:
+        raise ConfigError(f"Cannot read the configuration: {path}", str(why.strerror or why)) from None
+
+
+def digest_of(data: bytes) -> bytes:
+    """A short name for what is in a file."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def parse_file(path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> FileConfig:
+    """What the bytes of a file called `path` ask for. Raises FaultyFile."""
+    reading = ConfigReading(path, data, environ)
+    reading.raise_faults()
+    return reading.config
+
+
+class ConfigReading:
+    """One file, read: what it asks for, what is wrong with it, and its values and lines for those who ask.
+
+    `config` counts only once `raise_faults` has found nothing.
+    """
+
+    def __init__(self, path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> None:
+        self.path = path
+        self._digest = digest_of(data)
+        self.document = read_document_or_fail(path, data)
+        self.findings = Findings()
+        self._environ = environ
+        tree = self.document.tree
+        self.root: Section = check_section(tree, "", (), self.findings)
+        self.tree: dict[str, object] = tree if isinstance(tree, dict) else {}
+        self.config = self._build()
+
+    def raise_faults(self) -> None:
+        """Raises FaultyFile if anything is wrong with the file."""
+        say_faults(self.path, self.document, self.findings)
+
+    def _build(self) -> FileConfig:
+        root = self.root
+        tools, timeouts, log = (cast(Section, root.get(name) or {}) for name in ("tools", "timeouts", "log"))
+        upstream, server = self._upstream()
+        if "listen" in root and root.get("stdio"):
+            self.findings.add(("stdio",), "stdio and listen are both here; Penstock serves one of them")
+        return FileConfig(
+            path=self.path,
+            digest=self._digest,
+            upstream=upstream,
+            choice=ToolFilter(
+                deny=self._patterns(tools, "deny") + self._tool_names(server, "disabled"),
+                allow=self._patterns(tools, "allow") + self._tool_names(server, "enabled"),
+                read_only=bool(tools.get("read_only")),
+            ),
+            connect_seconds=cast("float | None", timeouts.get("connect")),
+            tools_seconds=cast("float | None", timeouts.get("tools")),
+            validate=cast("str | None", root.get("validate")),
+            log_level=cast("str | None", log.get("level")),
+            log_format=cast("str | None", log.get("format")),
+            is_stdio=bool(root.get("stdio")),
+            listen=cast("tuple[str, int] | None", root.get("listen")),
+            allowed_hosts=tuple(cast("list[str]", root.get("allow_hosts", []))),
+            allowed_origins=tuple(cast("list[str]", root.get("allow_origins", []))),
+            interceptor=self._interceptor(),
+        )
+
+    def _interceptor(self) -> InterceptorConfig | None:
+        tree = self.tree.get(INTERCEPTOR)
+        if tree is None:
+            return None
+        from penstock.policy.rules.interceptor_config import build
+
+        config, faults = build(tree, os.path.realpath)
+        for fault in faults:
+            path = (INTERCEPTOR, *fault.path)
+            self.findings.add(path, f"{place_of(path)}: {fault.message}", fault.hint)
+        return config
+
+    # --- tools -------------------------------------------------------------------------------------------
+
+    def _patterns(self, tools: Section, name: str) -> tuple[Pattern, ...]:
+        out = []
+        is_list = isinstance(cast(Section, self.tree["tools"]).get(name), list) if tools else False
+        for position, text in enumerate(cast("list[str]", tools.get(name, []))):
+            for piece in split_patterns(text):
+                try:
+                    out.append(compile_pattern(piece, f"tools.{name}"))
+                except ConfigError as error:
+                    path: Path = ("tools", name, position) if is_list else ("tools", name)
+                    self.findings.add_error(path, error)
+        return tuple(out)
+
+    def _tool_names(self, server: Section, word: str) -> tuple[Pattern, ...]:
+        names = [
+            *cast("list[str]", server.get(f"{word}Tools", [])),
+            *cast("list[str]", server.get(f"{word}_tools", [])),
+        ]
+        out = []
+        for name in names:
+            try:
+                out.append(compile_pattern(f"^{re.escape(name)}$", f"{word}Tools"))
+            except ConfigError as error:
+                self.findings.add_error(("mcpServers",), error)
+        return tuple(out)
+
+    # --- the upstream ------------------------------------------------------------------------------------
+
+    def _upstream(self) -> tuple[CommandUpstream | UrlUpstream | None, Section]:
+        """The upstream, and the entry of an AI client's file that it came from, if it did."""
+        upstream = cast(Section, self.root.get("upstream") or {})
+        servers: dict[str, tuple[Path, Section]] = {}
+        for table in SERVER_TABLES:
+            for name, server in cast("dict[str, Section]", self.root.get(table) or {}).items():
+                servers[name] = (table, name), server
+        own = [name for name in upstream if name != "server"]
+        if own:
+            if servers or "server" in upstream:
+                where: Path = (
+                    ("upstream", "server") if "server" in upstream else (next(iter(servers.values()))[0][0],)
+                )
+                self.findings.add(where, f"the upstream is here twice: upstream.{own[0]} names another")
+            return self._reach(upstream, ("upstream",)), {}
+        if "server" in upstream:
+            name = str(upstream["server"])
+            if name not in servers:
+                hint = did_you_mean(name, list(servers))
+                known = f"the servers are {', '.join(servers)}" if servers else "there is no mcpServers"
+                self.findings.add(("upstream", "server"), f'no server is called "{name}"; {known}', hint)
+                return None, {}
+            path, server = servers[name]
+            return self._reach(server, path), server
+        return self._only(servers)
+
+    def _only(
+        self, servers: dict[str, tuple[Path, Section]]
+    ) -> tuple[CommandUpstream | UrlUpstream | None, Section]:
+        active = {
+            name: (path, server)
+            for name, (path, server) in servers.items()
+            if not server.get("disabled") and server.get("enabled", True)
+        }
+        if not active:
+            if servers:
+                first = next(iter(servers.values()))[0]
+                self.findings.add(first[:1], "every server here is disabled")
+            return None, {}
+        path, server = next(iter(active.values()))
+        if len(active) > 1:
+            names = ", ".join(active)
+            self.findings.add(
+                path[:1],
+                f"several servers ({names}): serving more than one is for a later version; "
+                f"pick one with upstream: {{server: {next(iter(active))}}}",
+            )
+            return None, {}
+        return self._reach(server, path), server
+
+    def _reach(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
+        before = len(self.findings.all)
+        if "url" in section:
+            found = self._at_url(section, path)
+        elif "command" in section:
+            found = self._to_spawn(section, path)
+        else:
+            if not {"command", "url"} & self._written(path).keys():  # else it has been told already
+                self.findings.add(path, f"{'.'.join(map(str, path))} needs a command or a url")
+            return None
+        return found if len(self.findings.all) == before else None
+
+    def _at_url(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
+        self._refuse(section, path, ("command", "args", "env", "cwd"), "a url")
+        url = self._expanded(str(section["url"]), (*path, "url"))
+        headers = []
+        for name in ("headers", "http_headers"):
+            for header, value in cast("dict[str, str]", section.get(name, {})).items():
+                self._note_asked(value, (*path, name, header))
+                try:
+                    headers.append(make_header(header, _own_spelling(value), name, self._environ))
+                except ConfigError as error:
+                    self.findings.add_error((*path, name, header), error)
+        try:
+            return UrlUpstream(parse_url(url), tuple(headers), section.get("on_loss") == "reconnect")
+        except ConfigError as error:
+            if url:
+                self.findings.add_error((*path, "url"), error)
+            return None
+
+    def _to_spawn(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
+        self._refuse(section, path, ("headers", "http_headers", "on_loss"), "a command")
+        words = section["command"]
+        try:
+            if isinstance(words, list):
+                written = self._written(path).get("command")
+                is_text = isinstance(written, str)
+                words = make_command(None, words[0]) if is_text else make_command(words, None)
+            else:
+                words = (str(words),)
+        except PenstockError as error:
+            self.findings.add((*path, "command"), error.headline)
+            return None
+        words = [*words, *cast("list[str]", section.get("args", []))]
+        env = cast("dict[str, str]", section.get("env", {}))
+        for name in env:
+            if not name or "=" in name or "\0" in name:
+                self.findings.add((*path, "env", name), f'no variable can be called "{name}"')
+        if not words[0]:
+            self.findings.add((*path, "command"), "the upstream command is empty")
+        return CommandUpstream(
+            command=tuple(self._expanded(word, (*path, "command")) for word in words),
+            env=tuple((name, self._expanded(value, (*path, "env", name))) for name, value in env.items()),
+            cwd=self._expanded(str(section["cwd"]), (*path, "cwd")) if "cwd" in section else None,
+        )
+
+    def _written(self, path: Path) -> Section:
+        """A section as it stands in the file."""
+        value: object = self.tree
+        for step in path:
+            value = cast(Section, value)[cast(str, step)]
+        return cast(Section, value)
+
+    def _refuse(self, section: Section, path: Path, names: tuple[str, ...], what: str) -> None:
+        for name in names:
+            if section.get(name):
+                self.findings.add((*path, name), f"{name} is not for an upstream that is {what}")
+
+    def _expanded(self, text: str, path: Path) -> str:
+        where = ".".join(map(str, path))
+        self._note_asked(text, path)
+        try:
+            return expand(_own_spelling(text), where, self._environ)
+        except ConfigError as error:
+            self.findings.add_error(path, error)
+            return ""
+
+    def _note_asked(self, text: str, path: Path) -> None:
+        asked = _ASKED.search(text)
+        if asked is not None:
+            self.findings.add(path, f"{asked[0]} would have to be asked of somebody; use ${{VAR}}")
+
+
+_ASKED = re.compile(r"\$\{(?:input|command|prompt):[^}]*\}")
+_OTHER_SPELLING = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def _own_spelling(text: str) -> str:
+    """`text` with ${env:VAR}, as some clients write it, turned into ${VAR}."""
+    return _OTHER_SPELLING.sub(r"${\1}", text)
+
+
+def read_document_or_fail(path: str, data: bytes) -> Document:
+    """The values and lines of a file. Raises FaultyFile."""
+    try:
+        return read_document(path, data)
+    except Unreadable as why:
+        raise FaultyFile(path, [(why.line, one_line(why.reason))]) from None
+
+
+def say_faults(path: str, document: Document, findings: Findings) -> None:
+    """Raises FaultyFile if anything is wrong with the file at `path`, with all that is."""
+    faults = [(slip.line, slip.message) for slip in document.slips]
+    for finding in findings.all:
+        text = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
+        faults.append((document.line_of(finding.path), text))
+    if faults:
+        # A sentence may repeat what the file says, and a file may say anything.
+        raise FaultyFile(path, [(line, one_line(text)) for line, text in sorted(faults)])

@@ -1,0 +1,163 @@
+"""Every key that a configuration file may have, in one table.
+
+The reader, the JSON Schema and the docs follow it. Only `interceptor` is missing here: that section has
+its own tables, in `policy`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from msgspec import Struct
+
+from penstock.logs import FORMATS, LEVELS
+from penstock.policy.tools.schema import MODES
+
+
+class Kind(enum.Enum):
+    """What a value may be."""
+
+    TEXT = "a text"
+    TEXTS = "a text or a list of texts"
+    TEXT_MAP = "names with texts"
+    FLAG = "true or false"
+    DURATION = "a duration like 30s, 500ms or 2m, or milliseconds"
+    ADDRESS = "PORT or HOST:PORT"
+    CHOICE = "one of a few words"
+    SECTION = "a section"
+    SECTION_MAP = "names with a section each"
+    SECTIONS = "a list of sections"
+    MESSAGE = "a JSON-RPC message, as an object or as JSON text"
+    ANY = "anything"
+
+
+class Key(Struct, frozen=True):
+    """One key of a section."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    choices: tuple[str, ...] = ()  # of a section: words that stand for a section with only its first key
+    section: str = ""  # for a section: its rows in SECTIONS
+
+
+SERVER_TABLES = ("mcpServers", "servers", "mcp_servers")
+"""What AI clients call the table of their servers."""
+
+VERDICTS = ("pass", "block", "drop", "answer")
+_TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse")
+
+_REACH = (
+    Key("url", Kind.TEXT, "The address of an upstream that is running: Streamable HTTP or legacy SSE."),
+    Key("headers", Kind.TEXT_MAP, "Headers that are sent to `url` with every request."),
+    Key("env", Kind.TEXT_MAP, "Variables for the command, beside our own environment."),
+    Key("cwd", Kind.TEXT, "The directory in which the command starts."),
+)
+
+SECTIONS: dict[str, tuple[Key, ...]] = {
+    "": (
+        Key("$schema", Kind.TEXT, "For editors: where the JSON Schema of this file is. Not used otherwise."),
+        Key("upstream", Kind.SECTION, "The server that Penstock stands in front of.", section="upstream"),
+        *(
+            Key(
+                name,
+                Kind.SECTION_MAP,
+                "Servers in the shape that AI clients use. One for now; `upstream.server` picks it.",
+                section="server",
+            )
+            for name in SERVER_TABLES
+        ),
+        Key("inputs", Kind.ANY, "Of an AI client's file. Not used: nobody could be asked."),
+        Key("tools", Kind.SECTION, "Which tools clients see and may call.", section="tools"),
+        Key("listen", Kind.ADDRESS, "Serve HTTP there. HOST defaults to loopback; port 0 picks one."),
+        Key("stdio", Kind.FLAG, "Serve one client over stdin and stdout."),
+        Key("allow_hosts", Kind.TEXTS, "With `listen`: other names in the Host header that are ours."),
+        Key("allow_origins", Kind.TEXTS, "With `listen`: origins of web pages that may use us (CORS)."),
+        Key(
+            "validate",
+            Kind.CHOICE,
+            "Check what the upstream sends against the MCP schema: tell, or also withhold.",
+            MODES,
+        ),
+        Key("timeouts", Kind.SECTION, "How long to wait.", section="timeouts"),
+        Key("log", Kind.SECTION, "What is said on stderr.", section="log"),
+        Key("tests", Kind.SECTIONS, "Fixtures for `penstock rules test`.", section="test"),
+    ),
+    "upstream": (
+        Key(
+            "command", Kind.TEXTS, "The command to spawn and speak stdio with: a list of words, or one text."
+        ),
+        Key("args", Kind.TEXTS, "Further words of the command."),
+        *_REACH,
+        Key("server", Kind.TEXT, "The name of a server in `mcpServers`, instead of all the others here."),
+        Key("on_loss", Kind.CHOICE, "What to do when `url` goes away.", ("exit", "reconnect")),
+    ),
+    "server": (
+        Key("command", Kind.TEXT, "The program to spawn and speak stdio with."),
+        Key("args", Kind.TEXTS, "The other words of the command."),
+        *_REACH,
+        Key("type", Kind.CHOICE, "The transport. It is found out anyway.", _TRANSPORTS),
+        Key("transport", Kind.CHOICE, "The same as `type`.", _TRANSPORTS),
+        Key("http_headers", Kind.TEXT_MAP, "The same as `headers`."),
+        Key("disabled", Kind.FLAG, "A server that is disabled does not count."),
+        Key("enabled", Kind.FLAG, "The opposite of `disabled`."),
+        Key("disabledTools", Kind.TEXTS, "Names of tools that are hidden, like `tools.deny`."),
+        Key("enabledTools", Kind.TEXTS, "Names of the only tools that are kept, like `tools.allow`."),
+        Key("disabled_tools", Kind.TEXTS, "The same as `disabledTools`."),
+        Key("enabled_tools", Kind.TEXTS, "The same as `enabledTools`."),
+        *(
+            Key(name, Kind.ANY, "Of an AI client's file. Not used.")
+            for name in ("alwaysAllow", "autoApprove", "description", "name", "timeout", "trust", "version")
+        ),
+    ),
+    "tools": (
+        Key("deny", Kind.TEXTS, "Patterns; tools whose name matches one are hidden."),
+        Key("allow", Kind.TEXTS, "Patterns; only tools whose name matches one are kept. `deny` wins."),
+        Key("read_only", Kind.FLAG, "Keep only tools annotated `readOnlyHint: true`."),
+    ),
+    "timeouts": (
+        Key("connect", Kind.DURATION, "For connecting to the upstream; default 30s."),
+        Key("tools", Kind.DURATION, "For the upstream's tool list; default 10s."),
+    ),
+    "log": (
+        Key("level", Kind.CHOICE, "From which level up; default info.", LEVELS),
+        Key("format", Kind.CHOICE, "Sentences or JSON lines; default text.", FORMATS),
+    ),
+    "tests file": (Key("tests", Kind.SECTIONS, "The fixtures, in a file of their own.", section="test"),),
+    "test": (
+        Key("name", Kind.TEXT, "What the test shows, in a few words."),
+        Key("direction", Kind.CHOICE, "Who sends the message; default client.", ("client", "upstream")),
+        Key("message", Kind.MESSAGE, "The message that comes in."),
+        Key("request", Kind.MESSAGE, "For a response: the request that it answers."),
+        Key("messages", Kind.SECTIONS, "Several messages of one session, in order.", section="step"),
+        Key("session", Kind.SECTION, "What the session is like before the first message.", section="session"),
+        Key(
+            "webhook", Kind.CHOICE, "What a webhook that is asked answers; default allow.", ("allow", "block")
+        ),
+        Key("script", Kind.CHOICE, "What a script decides; default allow.", ("allow", "block")),
+        Key("expect", Kind.SECTION, "What becomes of the last message.", VERDICTS, "expect"),
+    ),
+    "step": (
+        Key("message", Kind.MESSAGE, "The message."),
+        Key("direction", Kind.CHOICE, "Who sends it; default the test's.", ("client", "upstream")),
+        Key("after", Kind.DURATION, "Time that passes before it."),
+        Key("expect", Kind.SECTION, "What becomes of it.", VERDICTS, "expect"),
+    ),
+    "session": (
+        Key("id", Kind.TEXT, "The session's id; default `test`."),
+        Key("mcp_session_id", Kind.TEXT, "The Mcp-Session-Id."),
+        Key("client_name", Kind.TEXT, "What the client calls itself."),
+        Key("age", Kind.DURATION, "How long the session has lasted; default 0."),
+        Key("values", Kind.ANY, "The session's own values, as `set_state` sets them."),
+    ),
+    "expect": (
+        Key("verdict", Kind.CHOICE, "What happens: `expect: block` alone is enough.", VERDICTS),
+        Key("rule", Kind.TEXT, "The id of the rule that blocked."),
+        Key("reason", Kind.TEXT, "The reason that the sender is told."),
+        Key("changed", Kind.FLAG, "Whether the message was changed on the way."),
+        Key("message", Kind.MESSAGE, "What goes on instead: the message, value by value."),
+        Key("reply", Kind.MESSAGE, "What the sender is answered, value by value."),
+    ),
+}
+
+INTERCEPTOR = "interceptor"

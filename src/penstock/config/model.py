@@ -1,0 +1,196 @@
+"""What the user asked for, checked before anything starts, and never changed afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from penstock import limits
+from penstock.errors import ConfigError, UsageError
+from penstock.policy.durations import BadDuration, parse_duration
+from penstock.policy.patterns.patterns import Pattern, compile_pattern, split_patterns
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.wire.http.url import Url
+
+if TYPE_CHECKING:
+    from penstock.policy.rules.interceptor_config import InterceptorConfig
+
+
+class CommandUpstream(Struct, frozen=True):
+    """An upstream to spawn and speak stdio with."""
+
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+
+    def environment(self) -> dict[str, str] | None:
+        """The child's environment: ours, with what the user adds; None when it is just ours."""
+        return {**os.environ, **dict(self.env)} if self.env else None
+
+
+class UrlUpstream(Struct, frozen=True):
+    """An upstream that is already running, at a URL."""
+
+    url: Url
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    reconnect: bool = False  # when it is lost
+
+
+class ProxyConfig(Struct, frozen=True):
+    """Everything a run needs to know."""
+
+    upstream: CommandUpstream | UrlUpstream
+    choice: ToolFilter
+    connect_seconds: float = limits.CONNECT_SECONDS
+    tools_seconds: float = limits.TOOLS_SECONDS
+    validate: str | None = None  # "schema" or "strict": check the upstream's messages against the MCP schema
+    log_level: str = "info"
+    log_format: str = "text"
+    listen: tuple[str, int] | None = None  # None: the client is on our stdin and stdout
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    interceptor: InterceptorConfig | None = None  # the rules, when a file has any
+    path: str | None = None  # the file that was read, if one was
+    digest: bytes = b""  # of what was in it
+
+
+class FileConfig(Struct, frozen=True):
+    """What a configuration file says, checked; what it does not say is None or empty. Flags win over it."""
+
+    path: str | None = None
+    digest: bytes = b""
+    upstream: CommandUpstream | UrlUpstream | None = None
+    choice: ToolFilter = ToolFilter()
+    connect_seconds: float | None = None
+    tools_seconds: float | None = None
+    validate: str | None = None
+    log_level: str | None = None
+    log_format: str | None = None
+    is_stdio: bool = False
+    listen: tuple[str, int] | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    interceptor: InterceptorConfig | None = None
+
+
+NO_FILE = FileConfig()
+
+
+def merge_filters(flags: ToolFilter, file: ToolFilter) -> ToolFilter:
+    """Both choices as one: what either denies is denied; --allow takes the place of the file's allow list."""
+    return ToolFilter(
+        deny=file.deny + flags.deny,
+        allow=flags.allow or file.allow,
+        read_only=flags.read_only or file.read_only,
+    )
+
+
+def merge_headers(
+    flags: tuple[tuple[bytes, bytes], ...], file: tuple[tuple[bytes, bytes], ...]
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Both lists of headers; where both name one, the command line's counts."""
+    names = {name.lower() for name, _ in flags}
+    return tuple(pair for pair in file if pair[0].lower() not in names) + flags
+
+
+def make_filter(deny: list[str], allow: list[str], read_only: bool) -> ToolFilter:
+    """The filter that the patterns describe. Raises PatternError or UnsafePattern."""
+    return ToolFilter(
+        deny=_compile_all(deny, "deny list"), allow=_compile_all(allow, "allow list"), read_only=read_only
+    )
+
+
+def _compile_all(values: list[str], origin: str) -> tuple[Pattern, ...]:
+    return tuple(compile_pattern(piece, origin) for value in values for piece in split_patterns(value))
+
+
+def make_command(words: list[str] | None, text: str | None) -> tuple[str, ...]:
+    """The command of an upstream to spawn, from the words after `--` or from one string."""
+    if text is not None:
+        try:
+            words = shlex.split(text)
+        except ValueError as why:
+            raise ConfigError(
+                f"Invalid upstream command: {text}", f"It cannot be split into words: {why}"
+            ) from None
+    if not words or not words[0]:
+        raise UsageError("The upstream command is empty")
+    return tuple(words)
+
+
+def make_environment(pairs: list[str]) -> tuple[tuple[str, str], ...]:
+    """The K=V of `--env`, with variables expanded."""
+    out = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name or "\0" in pair:
+            raise ConfigError(f'Invalid --env: "{pair}"', "It must look like NAME=value")
+        out.append((name, expand(value, f"--env {name}")))
+    return tuple(out)
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*").fullmatch
+_OWN_HEADERS = frozenset(
+    "accept accept-encoding connection content-length content-type host keep-alive last-event-id mcp-method "
+    "mcp-name mcp-protocol-version mcp-session-id te trailer transfer-encoding upgrade".split()
+)
+
+
+def make_headers(texts: list[str]) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers of `--header "Name: value"`, with variables expanded. What may be a secret is not shown."""
+    out = []
+    for text in texts:
+        name, colon, value = text.partition(":")
+        name = name.strip()
+        if not colon or not _HEADER_NAME(name):
+            raise ConfigError("Invalid --header", 'It must look like "Name: value"')
+        out.append(make_header(name, value, "--header"))
+    return tuple(out)
+
+
+def make_header(
+    name: str, value: str, where: str, environ: Mapping[str, str] = os.environ
+) -> tuple[bytes, bytes]:
+    """One header, with variables expanded in its value; `where` says in an error which option it is from."""
+    if not _HEADER_NAME(name):
+        raise ConfigError(f"Invalid {where}: {name}", "No header can have this name")
+    if name.lower() in _OWN_HEADERS:
+        raise ConfigError(f"Invalid {where}: {name}", "This header is the proxy's own business")
+    value = expand(value, f"{where} {name}", environ).strip(" \t")
+    if not _HEADER_VALUE(value):
+        raise ConfigError(f"Invalid {where}: {name}", "Its value has a control character")
+    return name.encode(), value.encode()
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def expand(text: str, where: str, environ: Mapping[str, str] = os.environ) -> str:
+    """`text` with ${VAR} and ${VAR:-default} replaced. Raises ConfigError that names an unset one."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found.groups()
+        if environ.get(name) or (default is None and name in environ):
+            return environ[name]
+        if default is None:
+            raise ConfigError(
+                f"Environment variable {name} is not set",
+                f"{where} uses ${{{name}}}; set it, or give a default: ${{{name}:-value}}",
+            )
+        return str(default)
+
+    return _VARIABLE.sub(value, text)
+
+
+def seconds(text: str, option: str) -> float:
+    """A duration such as 30s, 500ms or 2m; a plain number is milliseconds."""
+    try:
+        return parse_duration(text)
+    except BadDuration as why:
+        raise ConfigError(f'Invalid {option}: "{text}"', str(why)) from None

@@ -1,0 +1,359 @@
+"""Clients of Streamable HTTP, legacy era, when the upstream speaks over one pipe or stream.
+
+A session and an upstream link are made at initialize. An answer goes to the POST that asked. What the
+upstream says unasked carries no hint of where it belongs, so: progress goes to the POST whose request carried
+that token; anything else to the POST under way if there is just one, else to the GET stream, and waits for
+that stream if there is none yet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from penstock import limits
+from penstock.downstream.event_stream import EventStream
+from penstock.downstream.replies import (
+    accepts,
+    is_refused_for_now,
+    is_session_id,
+    maybe_wrong_post,
+    refuse,
+    refuse_message,
+    send_json,
+)
+from penstock.errors import ClientProtocolError, PenstockError, UpstreamError
+from penstock.net.http_exchange import Reply, Request
+from penstock.policy.tools import tool_gate
+from penstock.relay.contracts import UpstreamLink
+from penstock.relay.link_pool import LinkPool
+from penstock.relay.sessions import Sessions
+from penstock.wire.http.http1 import Headers
+from penstock.wire.json.ambiguity import readable
+from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.message import Batch, Message, read_client_message
+from penstock.wire.mcp.routing_headers import check_routing_headers
+
+log = logging.getLogger("penstock")
+
+_UNREAD = "client does not read"
+
+
+class Post:
+    """One POST of a client that waits for its answer: JSON, or events when something comes before it."""
+
+    def __init__(self, reply: Reply, session: HttpSession, message: Message | Batch) -> None:
+        method = message.method if isinstance(message, Message) else None
+        self.progress_token = _maybe_progress_token(message)
+        self._is_list = method == tool_gate.LIST
+        self._reply = reply
+        self._session = session
+        self._stream: EventStream | None = None
+        self._more: Headers = [(b"Mcp-Session-Id", session.id)] if method == "initialize" else []
+        reply.on_gone = self._on_gone
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client reads more slowly than we write."""
+        return self._stream is not None and self._stream.is_full
+
+    def push(self, raw: bytes) -> None:
+        """Something that comes before the answer."""
+        if self._stream is None:
+            self._stream = EventStream(self._reply, self._more)
+            self._stream.on_gone = self._on_gone
+            self._stream.on_drain = self._session.on_drain
+        self._stream.send(raw, "message")
+
+    def answer(self, raw: bytes, is_ours: bool) -> None:
+        """The answer, and the end of this exchange.
+
+        What the upstream answers travels as an event, as SDK servers of this era send it, unless it is large:
+        some clients refuse events over 1 MiB, none a JSON body.
+        """
+        self._session.forget(self)
+        is_event = (not is_ours or self._is_list) and not self._more and len(raw) < limits.EVENT_BYTES
+        if is_event and not self._reply.is_gone:
+            self.push(raw)
+            raw = b""
+        if self._stream is not None:
+            if raw:
+                self._stream.send(raw, "message")
+            self._stream.finish()
+        elif not self._reply.is_started and not self._reply.is_gone:
+            send_json(self._reply, 200, raw, self._more)
+
+    def refuse(self, raw: bytes) -> None:
+        """The message was not passed on."""
+        self._session.forget(self)
+        if not self._reply.is_started:
+            send_json(self._reply, 400, raw)
+
+    def accept(self) -> None:
+        """Nothing will be answered."""
+        self._session.forget(self)
+        if not self._reply.is_started:
+            self._reply.send(202, [])
+
+    def abandon(self) -> None:
+        """The session ends without an answer."""
+        if self._stream is not None:
+            self._stream.finish()
+        elif not self._reply.is_started:
+            refuse(self._reply, 404, "Session not found")
+
+    def _on_gone(self) -> None:
+        # In this era a disconnect is no cancel: the upstream goes on, only nobody hears its answer.
+        self._session.lost(self)
+
+
+class HttpSession:
+    """One client's session: its posts under way, its stream, its relay, its upstream link."""
+
+    def __init__(self, session_id: bytes, link: UpstreamLink, pool: LinkPool) -> None:
+        self.id = session_id
+        self.on_over: Callable[[PenstockError | None], None] = lambda error: None
+        self._link = link
+        self._pool = pool
+        self._posts: dict[Post, None] = {}
+        self._stream: EventStream | None = None
+        self._backlog: deque[bytes] = deque()
+        self._backlog_bytes = 0
+        self._requests = 0
+        self._is_over = False
+        self._relay = pool.new_relay(session_id, self, link, self._on_fatal)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way or a stream is open."""
+        return bool(self._posts) or self._stream is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of the client is not answered yet."""
+        return bool(self._posts)
+
+    @property
+    def patience(self) -> float:
+        """How long the session may be idle: less for a client that only ever said hello."""
+        return limits.SESSION_IDLE_SECONDS if self._requests > 1 else limits.SESSION_SHY_SECONDS
+
+    def take(self, message: Message | Batch, reply: Reply) -> None:
+        """Takes what the client posted."""
+        self._requests += 1
+        if is_refused_for_now(reply, self._link):
+            return
+        post = Post(reply, self, message)
+        self._posts[post] = None
+        if not self._relay.take(message, post):
+            post.accept()
+
+    def open_stream(self, reply: Reply) -> None:
+        """The client wants to hear what comes unasked."""
+        if self._stream is not None:
+            refuse(reply, 409, "Conflict: this session has a stream already")
+            return
+        self._requests += 1
+        self._stream = stream = EventStream(reply, [(b"Mcp-Session-Id", self.id)])
+        stream.on_gone = self._on_stream_gone
+        stream.on_drain = self.on_drain
+        while self._backlog:
+            stream.send(self._backlog.popleft(), "message")
+        self._backlog_bytes = 0
+
+    def send(self, raw: bytes, route: object, message: Message | None) -> None:
+        """Gives the client a message."""
+        if self._is_over:
+            return  # everybody who waited was told so
+        if isinstance(route, Post):
+            route.answer(raw, is_ours=message is None)
+            return
+        post = self._maybe_post_for(message)
+        if post is not None:
+            post.push(raw)
+        elif self._stream is not None:
+            self._stream.send(raw, "message")
+        else:
+            self._keep(raw)
+        if (post is not None and post.is_full) or (self._stream is not None and self._stream.is_full):
+            self._link.pause(_UNREAD)
+
+    def refuse(self, raw: bytes, route: object) -> None:
+        """Tells the client that what it posted was not passed on."""
+        if isinstance(route, Post) and not self._is_over:
+            route.refuse(raw)
+
+    def pause(self, reason: str) -> None:
+        """Each post is read whole before it is taken, so there is nothing to pause."""
+
+    def resume(self, reason: str) -> None:
+        """See pause."""
+
+    cork = uncork = lambda self: None
+
+    def on_drain(self) -> None:
+        """The client reads again."""
+        if not any(post.is_full for post in self._posts) and not (self._stream and self._stream.is_full):
+            self._link.resume(_UNREAD)
+
+    def forget(self, post: Post) -> None:
+        """A post has its answer."""
+        self._posts.pop(post, None)
+
+    def lost(self, post: Post) -> None:
+        """The client is gone before the answer came."""
+        self.forget(post)
+        self.on_drain()
+        if self._requests == 1 and not self._posts:
+            self.end()  # it never learned its session id, so nobody can come back
+
+    def end(self) -> None:
+        """The client left, or has to."""
+        self._finish(None)
+
+    def lose(self, error: UpstreamError) -> None:
+        """The upstream is gone for everybody: who waits hears it, then the session ends."""
+        self._relay.upstream_lost(error)
+
+    def _on_stream_gone(self) -> None:
+        self._stream = None
+        self.on_drain()
+
+    def _maybe_post_for(self, message: Message | None) -> Post | None:
+        if message is not None and message.method == "notifications/progress":
+            token = _maybe_token(message.envelope.get("params"))
+            for post in self._posts:
+                if token is not None and post.progress_token == token:
+                    return post
+        return next(iter(self._posts)) if len(self._posts) == 1 else None
+
+    def _keep(self, raw: bytes) -> None:
+        self._backlog.append(raw)
+        self._backlog_bytes += len(raw)
+        while self._backlog_bytes > limits.SESSION_BACKLOG_BYTES:
+            self._backlog_bytes -= len(self._backlog.popleft())
+            log.warning("Dropped the oldest message that waits for a client's stream: too many wait.")
+
+    def _on_fatal(self, error: Exception) -> None:
+        self._finish(error if isinstance(error, PenstockError) else None)
+
+    def _finish(self, error: PenstockError | None) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        for post in tuple(self._posts):
+            post.abandon()
+        if self._stream is not None:
+            self._stream.finish()
+        self._relay.end()
+        self._pool.close_link(self._link)
+        self.on_over(error)
+
+
+class LegacyDoor:
+    """`/mcp` for legacy clients of an upstream that is not HTTP itself."""
+
+    def __init__(self, pool: LinkPool, sessions: Sessions, on_lost: Callable[[PenstockError], None]) -> None:
+        self._pool = pool
+        self._sessions = sessions
+        self._on_lost = on_lost
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """Takes one request of a legacy client."""
+        if request.method == b"POST":
+            self._post(request, reply)
+        elif request.method == b"GET":
+            if not accepts(request, b"text/event-stream"):
+                refuse(reply, 406, "Not acceptable: the client must accept text/event-stream")
+                return
+            session = self._maybe_session(request, reply)
+            if session is not None:
+                session.open_stream(reply)
+        elif request.method == b"DELETE":
+            session = self._maybe_session(request, reply)
+            if session is not None:
+                session.end()
+                reply.send(200, [])
+        else:
+            refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET, POST, DELETE")])
+
+    def _post(self, request: Request, reply: Reply) -> None:
+        wrong = maybe_wrong_post(request)
+        if wrong is not None:
+            refuse(reply, *wrong)
+            return
+        try:
+            message = read_client_message(request.body)
+            if isinstance(message, Message):
+                check_routing_headers(message, request.fields, is_required=False)
+        except ClientProtocolError as refusal:
+            log.warning("Refused a message from a client. %s.", refusal.reason)
+            refuse_message(reply, refusal)
+            return
+        is_hello = isinstance(message, Message) and message.method == "initialize"
+        if is_hello and request.header(b"mcp-session-id") is None:
+            session = self._maybe_new_session(reply)
+        else:
+            session = self._maybe_session(request, reply)
+        if session is not None:
+            session.take(message, reply)
+
+    def _maybe_new_session(self, reply: Reply) -> HttpSession | None:
+        if self._pool.is_full or not self._sessions.make_room():
+            refuse(reply, 503, "Too many sessions", [(b"Retry-After", b"5")])
+            return None
+        try:
+            link = self._pool.open_link()
+        except UpstreamError as error:
+            log.warning("%s. %s.", error.headline, error.detail)
+            refuse(reply, 502, error.safe_message)
+            return None
+        session = HttpSession(self._sessions.new_id(), link, self._pool)
+        session.on_over = lambda error: self._over(session, error)
+        self._sessions.add(session)
+        return session
+
+    def _maybe_session(self, request: Request, reply: Reply) -> HttpSession | None:
+        session_id = request.header(b"mcp-session-id")
+        if session_id is None:
+            refuse(reply, 400, "Bad request: Missing session ID")
+            return None
+        if not is_session_id(session_id):
+            refuse(reply, 400, "Bad request: malformed session id")
+            return None
+        session = self._sessions.find(session_id)
+        if not isinstance(session, HttpSession):
+            refuse(reply, 404, "Session not found")
+            return None
+        return session
+
+    def _over(self, session: HttpSession, error: PenstockError | None) -> None:
+        self._sessions.remove(session)
+        if error is not None:
+            self._on_lost(error)
+
+
+class _Token(Struct, gc=False):
+    # Only this is made: there may be a million members beside it.
+    token: Raw | UnsetType = msgspec.field(name="progressToken", default=UNSET)
+
+
+_decode_token = msgspec.json.Decoder(_Token).decode
+
+
+def _maybe_token(holder: Raw | None) -> bytes | None:
+    """The progress token in the params of a notification, or in the `_meta` of a request."""
+    try:
+        token = UNSET if holder is None else _decode_token(readable(holder)).token
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return None if token is UNSET else id_key(bytes(token))
+
+
+def _maybe_progress_token(message: Message | Batch) -> bytes | None:
+    params = message.params if isinstance(message, Message) else None
+    return _maybe_token(params.get("_meta")) if params else None

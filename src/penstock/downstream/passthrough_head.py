@@ -1,0 +1,125 @@
+"""What heads mean to the passthrough: found out once for all requests and answers that have them."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from penstock.downstream.replies import is_session_id, maybe_wrong_body
+from penstock.net.http_client import HttpClient
+from penstock.net.http_exchange import Request
+from penstock.relay.catalogs import rights_of
+from penstock.wire.http.http1 import Headers, end_to_end, find, find_all, response_start
+from penstock.wire.mcp.eras import Era, era_of_header
+
+_NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
+
+
+class PassthroughHead(Struct, frozen=True):
+    """The client's head, read for MCP, and the head that goes upstream in its place."""
+
+    session: bytes | None
+    is_session_malformed: bool
+    era: Era
+    version: bytes | None
+    wrong: tuple[int, str] | None  # why the body of a POST cannot be read
+    is_routed: bool  # whether there are headers that must say the same as the body
+    headers: Headers  # for the upstream
+    start: bytes  # the same as bytes, for the endpoint
+
+
+class HeadReader:
+    """Reads heads for one upstream."""
+
+    def __init__(self, client: HttpClient, added: Headers) -> None:
+        """`added` are headers that the user wants every request to have."""
+        self._client = client
+        self._added = added
+        self._ours = frozenset(name.lower() for name, _ in added) | _NOT_PASSED_ON
+
+    def read(self, request: Request) -> PassthroughHead:
+        """What the head of `request` means."""
+        head: PassthroughHead | None = request.known.get("passthrough")
+        if head is None:
+            head = request.known["passthrough"] = self._read(request)
+        return head
+
+    def rights(self, request: Request) -> bytes:
+        """What stands for whoever sends `request`, as far as the upstream can tell."""
+        rights: bytes | None = request.known.get("rights")
+        if rights is None:
+            rights = request.known["rights"] = rights_of(self.read(request).headers)
+        return rights
+
+    def _read(self, request: Request) -> PassthroughHead:
+        fields = request.fields
+        session = fields.get(b"mcp-session-id")
+        version = fields.get(b"mcp-protocol-version")
+        era = era_of_header(version)
+        # What the client sent, without what belongs to this hop, with what the user adds.
+        headers = [field for field in end_to_end(request.headers) if field[0].lower() not in self._ours]
+        headers.append((b"Accept-Encoding", b"identity"))
+        headers += self._added
+        return PassthroughHead(
+            session,
+            session is not None and not is_session_id(session),
+            era,
+            version,
+            maybe_wrong_body(request),
+            era is Era.MODERN or b"mcp-method" in fields or b"mcp-name" in fields,
+            headers,
+            self._client.prepare(request.method, self._client.url.target, headers),
+        )
+
+
+class AnswerHead(Struct, frozen=True):
+    """What the head of a response means: found out once for all responses that have it."""
+
+    objection: str | None
+    is_stream: bool
+    session: bytes | None
+    headers: Headers  # for the client
+    start: bytes  # the same as bytes, for a whole reply to a POST
+
+
+def read_answer_head(status: int, headers: Headers) -> AnswerHead:
+    """What the head of an upstream's answer means."""
+    kind = find(headers, b"content-type") or b""
+    media = kind.partition(b";")[0].strip().lower()
+    kept = end_to_end(headers)
+    return AnswerHead(
+        _maybe_objection(status, headers, media),
+        media == _EVENTS,
+        find(headers, b"mcp-session-id"),
+        kept,
+        response_start(status, kept),
+    )
+
+
+def _maybe_objection(status: int, headers: Headers, media: bytes) -> str | None:
+    """Why an answer cannot be looked at as its client will read it; None when it can."""
+    if 300 <= status < 400:
+        return f"It redirects (HTTP {status}), which is not followed"
+    # Of two headers some clients take the first, others the last.
+    if any(coding.strip().lower() != b"identity" for coding in find_all(headers, b"content-encoding")):
+        return "It is compressed, though we asked for it plain"
+    kinds = set(find_all(headers, b"content-type"))
+    if len(kinds) > 1:
+        return "It has two content types"
+    # The words of an error page may be in any charset; messages are read, and then decoded once more.
+    if (status < 300 or media in _MESSAGES) and not all(map(_is_like_ascii, kinds)):
+        return "It is not in UTF-8"
+    return None
+
+
+def _is_like_ascii(kind: bytes) -> bool:
+    """Whether ASCII is ASCII to whoever decodes by this content type: not so in UTF-7 or UTF-16."""
+    return b"charset" not in kind.lower() or _LIKE_ASCII(kind) is not None
+
+
+_EVENTS = b"text/event-stream"
+_MESSAGES = frozenset((_EVENTS, b"application/json"))
+_LIKE_ASCII = re.compile(
+    rb"""(?i)[^;]*;[\t ]*charset=("?)(?:utf-?8|us-ascii|iso-8859-1|latin1|windows-1252)\1[\t ]*;?"""
+).fullmatch

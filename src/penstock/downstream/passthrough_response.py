@@ -1,0 +1,434 @@
+"""What an HTTP upstream answers, looked at and passed on: one exchange of the passthrough."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock import limits
+from penstock.downstream.answer_bodies import has_events, has_messages_in_events, is_message, parts_of
+from penstock.downstream.passthrough_head import AnswerHead, PassthroughHead, read_answer_head
+from penstock.downstream.passthrough_rules import PassthroughRules
+from penstock.downstream.replies import send_json
+from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
+from penstock.net.http_exchange import Reply
+from penstock.net.upstream_connection import Ticket
+from penstock.policy.tools import tool_lists
+from penstock.wire.http.byte_buffer import ByteBuffer
+from penstock.wire.http.http1 import Headers
+from penstock.wire.http.sse import Oversize, SseEvent, SseReader, encode_event, plainly
+from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.ids import id_key, maybe_id_at_edges
+from penstock.wire.mcp.message import INTERNAL_ERROR, Batch, Kind, Message, is_batch, read_upstream_message
+from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply
+
+if TYPE_CHECKING:
+    from penstock.downstream.passthrough import Passthrough
+    from penstock.relay.review import Asked, Review
+
+log = logging.getLogger("penstock")
+
+_LISTEN = "subscriptions/listen"
+_REQUEST, _RESPONSE = Kind.REQUEST, Kind.RESPONSE
+
+
+class PassthroughResponse:
+    """Receives one response and gives it to the client, event by event or whole."""
+
+    # What most responses leave as it is stands here once, and not in each of them.
+    ticket: Ticket | None = None
+    method = b"POST"
+    review: Review | None = None
+    asked: Asked | None = None
+    on_success: Callable[[], None] | None = None  # instead of passing a good answer on
+    is_endpoint = True  # the MCP endpoint was asked; else it is metadata
+    _status = 0
+    _known: AnswerHead | None = None
+    _reader: SseReader | None = None
+    _size = 0
+    _body = b""
+    _pieces: ByteBuffer | None = None  # of a body that came in more than one
+    _is_over = False
+    _is_discarding = False  # the client is gone, and the upstream must not notice
+    _out: list[bytes] | None = None  # what one piece of the upstream's stream becomes
+    _undecided = 0  # messages that the rules still look at
+    _is_read = False  # the upstream has said all
+    _ids: set[bytes] | None = None  # what may be answered here; None: anything
+    _first: list[bytes] | tuple[()] = ()
+
+    def __init__(
+        self, passthrough: Passthrough, reply: Reply, message: Message | None, head: PassthroughHead
+    ) -> None:
+        """`message` is what the client asked, None for a GET, a DELETE or a batch."""
+        self._passthrough = passthrough
+        self._reply = reply
+        self._message = message
+        self._era = head.era
+        self.session = head.session
+        self.version = head.version
+        self.upstream_headers = head.headers
+        self._headers: Headers = []
+        if message is not None:
+            token = message.id_token
+            self._ids = {id_key(token)} if token is not None and message.kind is _REQUEST else set()
+        reply.on_gone = self._on_gone
+        reply.on_drain = self._on_drain
+
+    def expect_batch(self, batch: list[Message], first: list[bytes]) -> None:
+        """The answers to several requests will come; `first` are those that we give ourselves."""
+        self._first = first
+        self._ids = {id_key(m.id_token) for m in batch if m.id_token is not None and m.kind is Kind.REQUEST}
+
+    # --- what the HTTP client tells ---------------------------------------------------------------------
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        """The head of the response."""
+        self._status = status
+        assert self.ticket is not None
+        assert self.ticket.head is not None
+        memory = self.ticket.head.known
+        known: AnswerHead | None = memory.get("passthrough")
+        if known is None:
+            known = memory["passthrough"] = read_answer_head(status, headers)
+        if known.objection is not None:
+            self._fail(known.objection)
+            return
+        self._known = known
+        self._headers = known.headers
+        if known.session is not None or status != 200 or self.method == b"DELETE":
+            self._note_session(status, known.session)
+        is_stream = known.is_stream
+        if self._era is Era.LEGACY and self._message is not None and status == 200:
+            self._passthrough.answers_with_events = is_stream
+        if is_stream and 200 <= status < 300 and self.on_success is None:
+            self._reader = SseReader(limits.MESSAGE_BYTES + 64 * 1024)
+            self._start_stream()
+        elif self._first:
+            self._start_stream()
+
+    def on_data(self, chunk: bytes) -> None:
+        """A part of the body."""
+        if self._is_over or self._is_discarding:
+            return
+        if self._reader is not None:
+            self._out = []
+            for event in self._reader.feed(chunk):
+                self._pass_event(event)
+            out, self._out = b"".join(self._out), None
+            if out:
+                self._reply.write(out)
+                if self._reply.is_full and self.ticket is not None:
+                    self.ticket.pause()
+            return
+        self._size += len(chunk)
+        if self._size > limits.MESSAGE_BYTES:
+            self._fail(f"It has more than {limits.MESSAGE_BYTES} bytes")
+            return
+        if not self._body:
+            self._body = chunk  # as a rule all of it
+            return
+        if self._pieces is None:
+            self._pieces = ByteBuffer()
+            self._pieces.add(self._body)
+        self._pieces.add(chunk)
+
+    def on_end(self) -> None:
+        """The response is complete."""
+        if self._is_over:
+            return
+        if self._reader is not None or self._is_discarding:
+            self._is_read = True
+            self._finish_stream()
+            return
+        body = self._body if self._pieces is None else self._pieces.take()
+        self._body = b""  # a large body should be there once
+        if self.on_success is not None and 200 <= self._status < 300:
+            self._end()
+            if self.session is not None:
+                self._passthrough.remember_session(self.session)
+            self.on_success()
+            return
+        self.ticket = None  # it has no more to say, and knows us
+        # An empty body is fine where nothing was asked; to a question it is no answer. Clients take any
+        # success for one, but for the two that say that there is none.
+        is_answer = 200 <= self._status < 300 and self._status not in (202, 204)
+        is_looked_at = (
+            is_answer and self.method == b"POST" and bool(body or (self._ids and self._status == 200))
+        )
+        if is_looked_at:
+            body = self._checked_body(body)
+            self._rule(body, self._send_ruled)
+        elif body and (why := self._maybe_hidden(body, is_answer)) is not None:
+            log.warning("Withheld an answer of the upstream. %s.", why)
+            self._status = 502 if self._status < 300 else self._status
+            self._headers = [(b"Content-Type", b"application/json")]
+            self._send_ruled(self._error(INVALID_ANSWER))
+        elif body and self.method == b"POST" and self.review is not None and is_message(body):
+            self._rule(body, self._send_ruled)  # an error of the protocol has its own status in some eras
+        else:
+            self._send_ruled(body)
+
+    def _maybe_hidden(self, body: bytes, is_answer: bool) -> str | None:
+        """Why something that is no answer of the protocol must not pass: some client would find one in it."""
+        if self._lists_hidden(body):
+            return "It lists tools that are hidden"
+        if not self._passthrough.is_filtering and self.review is None:
+            return None
+        if is_answer and self.is_endpoint and self.method == b"GET" and has_events(body):
+            # Some clients read whatever a GET brings as a stream, and ask for no type.
+            return "It is a stream of events that does not say so"
+        is_stream = self._known is not None and self._known.is_stream
+        if has_messages_in_events(body, is_stream):
+            return f"It has messages in events, and is no stream (HTTP {self._status})"
+        return None
+
+    def _lists_hidden(self, text: bytes) -> bool:
+        """Whether something that is no answer of the protocol lists tools that are hidden all the same."""
+        return self._passthrough.is_filtering and tool_lists.text_lists_hidden_tools(
+            text, self._passthrough.choice
+        )
+
+    def _send_ruled(self, body: bytes | None) -> None:
+        self._end()
+        if self._reply.is_gone:
+            return
+        if body is None:
+            self._reply.send(202, [])
+            return
+        if self._first:
+            # Some of a batch was answered here; the rest follows as events of its own.
+            for part in parts_of(body):
+                self._reply.write(encode_event(part))
+            self._reply.finish()
+        elif self._known is not None and self._known.headers is self._headers and self._status == 200:
+            self._reply.send_as(self._known.start, body)
+        else:
+            self._reply.send(self._status, self._headers, body)
+
+    def on_failure(self, error: UpstreamError) -> None:
+        """The response will not come, or not any further."""
+        if self._is_over:
+            return
+        if not self._is_discarding:
+            log.warning("An answer of the upstream failed. %s. %s.", error.headline, error.detail)
+        self._end()
+        if not self._is_discarding:
+            self._reply_error(error.safe_message)
+        if isinstance(error, ConnectFailed | UpstreamLost):
+            self._passthrough.on_lost(error)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether this lasts until somebody ends it."""
+        return self.method == b"GET" or (self._message is not None and self._message.method == _LISTEN)
+
+    def give_up(self) -> None:
+        """Lets go of the upstream; nobody waits."""
+        self._end()
+        if self.ticket is not None:
+            self.ticket.cancel()
+
+    def end_stream(self) -> None:
+        """Ends it on both sides."""
+        self._end()
+        if self.ticket is not None:
+            self.ticket.cancel()
+        if self._reply.is_started:
+            self._reply.finish()
+        else:
+            self._reply.abort()
+
+    # --- what the client's side tells --------------------------------------------------------------------
+
+    def _on_gone(self) -> None:
+        if self._is_over:
+            return
+        if self._era is Era.MODERN or self.method == b"GET":
+            # Modern: this is how a client cancels. A stream that nobody hears serves nobody.
+            self._end()
+            if self.ticket is not None:
+                self.ticket.cancel()
+        else:
+            # Legacy: a disconnect is no cancel, so the upstream goes on undisturbed.
+            self._is_discarding = True
+            self._body, self._pieces = b"", None
+            self._on_drain()
+            self._passthrough.keep_unheard(self)
+
+    def _on_drain(self) -> None:
+        if self.ticket is not None:
+            self.ticket.resume()
+
+    # --- looking at it -----------------------------------------------------------------------------------
+
+    def _checked_body(self, body: bytes) -> bytes:
+        """`body` if it may be passed on, else an error with the id of the request."""
+        why = self._maybe_objection(body)
+        if why is None:
+            return body
+        log.warning("Withheld an answer of the upstream. %s.", why)
+        self._status = 200
+        self._headers = [(b"Content-Type", b"application/json")]
+        return self._error(INVALID_ANSWER)
+
+    def _rule(self, raw: bytes, then: Callable[[bytes | None], None]) -> None:
+        """Lets the rules look at what the upstream says; `then` gets what may pass, None when nothing may."""
+        if self.review is None:
+            then(raw)
+            return
+        method = self._message.method if self._message is not None else None
+        PassthroughRules(self.review, self.asked, method, self._answer_upstream).rule(raw, then)
+
+    def _answer_upstream(self, raw: bytes) -> None:
+        self._passthrough.answer_upstream(raw, self.upstream_headers)
+
+    def _pass_event(self, event: SseEvent | Oversize) -> None:
+        """Passes an event on, or what stands in for one that must not pass, now or when the rules say so."""
+        if isinstance(event, SseEvent) and event.is_odd and (self._passthrough.is_filtering or self.review):
+            log.warning("An event of the upstream could be read in two ways; only its message is passed on.")
+            event = plainly(event)
+        raw = self._checked_event(event)
+        if (
+            self.review is not None
+            and isinstance(event, SseEvent)
+            and raw is event.raw
+            and event.data
+            and event.event == "message"
+        ):
+            came: SseEvent = event
+            self._undecided += 1
+            self._rule(event.data, lambda ruled: self._pass_ruled(ruled, came))
+        else:
+            self._emit(raw)
+
+    def _pass_ruled(self, ruled: bytes | None, event: SseEvent) -> None:
+        self._undecided -= 1
+        if ruled is not None:
+            is_same = ruled == event.data
+            self._emit(event.raw if is_same else encode_event(ruled, "message", event.id, event.retry))
+        self._finish_stream()
+
+    def _emit(self, raw: bytes) -> None:
+        if self._out is not None:
+            self._out.append(raw)
+        elif raw and not self._reply.is_gone and not self._reply.is_finished:
+            self._reply.write(raw)
+
+    def _finish_stream(self) -> None:
+        """Ends the client's stream when the upstream's has ended and no message waits for the rules."""
+        if self._is_read and not self._undecided and not self._is_over:
+            self._end()
+            if self._reply.is_started:
+                self._reply.finish()
+
+    def _checked_event(self, event: SseEvent | Oversize) -> bytes:
+        """The bytes of an event, or what stands in for one that must not pass."""
+        if isinstance(event, Oversize):
+            log.warning("Skipped an event of the upstream: it has %d bytes.", event.size)
+            head = event.head.partition(b"data:")[2]
+            return self._stand_in(maybe_id_at_edges(head, event.tail.rstrip(b"\r\n")), None)
+        if not event.data:
+            return event.raw
+        if event.event != "message":
+            # No event of ours or of MCP's; but a careless client might not look at what kind it is.
+            return b"" if self._lists_hidden(event.data) else event.raw
+        why = self._maybe_objection(event.data)
+        if why is None:
+            return event.raw
+        log.warning("Skipped an event of the upstream. %s.", why)
+        try:
+            message = read_upstream_message(event.data)
+            token = (
+                message.id_token if isinstance(message, Message) and message.kind is Kind.RESPONSE else None
+            )
+        except UpstreamProtocolError as refusal:
+            token = refusal.id_token
+        return self._stand_in(token, event.id)
+
+    def _stand_in(self, id_token: bytes | None, event_id: bytes | None) -> bytes:
+        if id_token is None or self._ids is None or id_key(id_token) not in self._ids:
+            return b""
+        return encode_event(error_reply(id_token, INTERNAL_ERROR, INVALID_ANSWER), id=event_id)
+
+    def _maybe_objection(self, raw: bytes) -> str | None:
+        """Why `raw` must not be passed on; None when it may."""
+        try:
+            message = read_upstream_message(raw)
+            if isinstance(message, Batch):
+                if any(map(is_batch, message.parts)):
+                    return "It has a batch within a batch"
+                return next((why for part in message.parts if (why := self._maybe_objection(part))), None)
+        except UpstreamProtocolError as refusal:
+            return refusal.reason
+        if message.kind is _RESPONSE and self._ids is not None:
+            token = message.id_token
+            # An error that names no request is a complaint about the one that was made.
+            is_complaint = token in (None, b"null") and "error" in message.envelope
+            if not is_complaint and (token is None or id_key(token) not in self._ids):
+                return "It answers a question that nobody asked"
+        if self._passthrough.is_filtering and tool_lists.shows_hidden_tools(
+            message, self._passthrough.choice
+        ):
+            return "It lists tools that are hidden"
+        if self._passthrough.schema is not None:
+            method = message.method
+            if method is None and self._message is not None:
+                method = self._message.method
+            version = self.version.decode() if self.version is not None else None
+            return self._passthrough.schema.maybe_objection(message, method, version)
+        return None
+
+    # --- ends --------------------------------------------------------------------------------------------
+
+    def _start_stream(self) -> None:
+        if self._reader is None:
+            self._reply.start(200, [(b"Content-Type", b"text/event-stream")])
+        else:
+            headers = [field for field in self._headers if field[0].lower() != b"content-length"]
+            self._reply.start(self._status, headers)
+        for raw in self._first:
+            self._reply.write(encode_event(raw))
+
+    def _note_session(self, status: int, session: bytes | None) -> None:
+        if status == 404 and self.session is not None:
+            self._passthrough.forget_session(self.session)
+        elif 200 <= status < 300:
+            if self.method == b"DELETE" and self.session is not None:
+                self._passthrough.forget_session(self.session)
+                return
+            if session is not None:
+                self._passthrough.remember_session(session)
+                if self.review is not None and self._passthrough.reviews is not None:
+                    self.review.session.mcp_session_id = session.decode("ascii", "replace")
+                    self._passthrough.reviews.keep(b"session " + session, self.review)
+
+    def _fail(self, why: str) -> None:
+        log.warning("Withheld an answer of the upstream. %s.", why)
+        self._end()
+        if self.ticket is not None:
+            self.ticket.cancel()
+        if not self._is_discarding:
+            self._reply_error(INVALID_ANSWER)
+
+    def _reply_error(self, text: str) -> None:
+        raw = self._error(text)
+        if not self._reply.is_started:
+            send_json(self._reply, 502, raw)
+        elif self._reader is None or self._message is None or self._message.kind is not Kind.REQUEST:
+            self._reply.abort()
+        else:
+            self._reply.write(encode_event(raw))
+            self._reply.finish()
+
+    def _error(self, text: str) -> bytes:
+        token = self._message.id_token if self._message is not None else None
+        return error_reply(token, INTERNAL_ERROR, text)
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._passthrough.under_way.discard(self)
+        if self._is_discarding:
+            self._passthrough.unheard.pop(self, None)
+        # The reply knows us and we know it: untied, both are gone without the collector.
+        self._reply.on_gone = self._reply.on_drain = None

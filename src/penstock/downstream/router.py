@@ -1,0 +1,54 @@
+"""The listener's front: which door a request is for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from penstock.downstream.host_origin_check import HostOriginCheck
+from penstock.downstream.replies import refuse
+from penstock.net.http_exchange import Reply, Request
+from penstock.wire.http.http1 import Headers
+
+Door = Callable[[Request, Reply], None]
+
+HEALTH = b"/healthz"
+# Metadata of the upstream, asked for with the user's own headers: nothing in the path may lead elsewhere.
+# Dots in escapes are dots to some, a backslash is a slash, and a semicolon may hide what follows it.
+_WELL_KNOWN = re.compile(rb"/\.well-known(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~!$&'()*+,=:@-]+)+/?").fullmatch
+
+
+class Router:
+    """Checks who asks, then hands the request to the door at its path."""
+
+    def __init__(self, guard: HostOriginCheck, doors: dict[bytes, Door], well_known: Door | None) -> None:
+        self._guard = guard
+        self._doors = doors
+        self._well_known = well_known
+
+    def __call__(self, request: Request, reply: Reply) -> None:
+        """Takes one request."""
+        known: tuple[Headers, Door] | None = request.known.get("front")
+        if known is not None:  # a head like this one was let in before
+            reply.extra, door = known
+            door(request, reply)
+            return
+        refusal = self._guard.maybe_refusal(request)
+        if refusal is not None:
+            refuse(reply, 403, refusal)
+            return
+        reply.extra = self._guard.cors(request)
+        if request.method == b"OPTIONS":
+            self._guard.preflight(request, reply)
+            return
+        path = request.path
+        found = self._doors.get(path)
+        if found is not None:
+            request.known["front"] = (reply.extra, found)
+            found(request, reply)
+        elif path == HEALTH:
+            reply.send(200, [(b"Content-Type", b"text/plain")], b"ok\n")
+        elif self._well_known is not None and _WELL_KNOWN(path):
+            self._well_known(request, reply)
+        else:
+            refuse(reply, 404, "Not found")

@@ -1,0 +1,95 @@
+"""Which link leads to the upstream that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from penstock import limits
+from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream
+from penstock.errors import ConfigError, ConnectFailed
+from penstock.net.warden import Warden
+from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
+from penstock.upstream.peer import PeerOfUpstream
+
+if TYPE_CHECKING:
+    from penstock.live_rules import LiveRules
+    from penstock.policy.rules.effect_contract import ForkSpec
+
+
+class Upstream(UpstreamLink, Protocol):
+    """A link with a beginning and an end."""
+
+    receiver: UpstreamReceiver | None
+    peer: PeerOfUpstream | None
+
+    def cork(self) -> None: ...
+
+    def uncork(self) -> None: ...
+
+    async def connect(self) -> None:
+        """Makes sure that somebody is there; raises ConnectFailed."""
+
+    async def stop(self, grace: float) -> None:
+        """Ends it, leaving what is under way so many seconds."""
+
+    def kill(self) -> None:
+        """Ends it at once."""
+
+    @property
+    def how_it_ended(self) -> str:
+        """Its end in words."""
+
+
+def open_upstream(config: ProxyConfig, warden: Warden) -> Upstream:
+    """The link to the upstream that `config` names. Raises ConnectFailed when a command cannot be started."""
+    upstream = config.upstream
+    if isinstance(upstream, CommandUpstream):
+        from penstock.upstream.stdio import StdioUpstream
+
+        return StdioUpstream(list(upstream.command), upstream.environment(), upstream.cwd, warden)
+    assert isinstance(upstream, UrlUpstream)
+    from penstock.net.http_client import HttpClient
+    from penstock.upstream.detect_transport import HttpUpstream
+
+    client = HttpClient(upstream.url, connect_timeout=config.connect_seconds)
+    return HttpUpstream(
+        client,
+        upstream.url,
+        list(upstream.headers),
+        connect_seconds=config.connect_seconds,
+        reconnect=upstream.reconnect,
+    )
+
+
+def open_shadow(spec: ForkSpec, warden: Warden) -> Upstream:
+    """The link to a shadow upstream that a rule names; its URL is held to what THREATS 114 says."""
+    if spec.url is None:
+        from penstock.upstream.stdio import StdioUpstream
+
+        return StdioUpstream(list(spec.argv), None, None, warden)
+    from penstock.effects.addresses import admission
+    from penstock.net.http_client import HttpClient
+    from penstock.upstream.detect_transport import HttpUpstream
+    from penstock.wire.http.url import parse_url
+
+    try:
+        url = parse_url(spec.url)
+    except ConfigError as why:
+        raise ConnectFailed("a shadow upstream", why.detail) from None
+    if not url.is_tls and not spec.allow_http:
+        raise ConnectFailed(url.origin, "http is not encrypted; the rule must say allow_http: true")
+    client = HttpClient(url, environ={}, admits=admission(spec.allow_private))
+    headers = [(name.encode(), value.encode()) for name, value in spec.headers]
+    return HttpUpstream(client, url, headers, connect_seconds=limits.CONNECT_SECONDS)
+
+
+def open_live_rules(
+    config: ProxyConfig, reread: Callable[[bytes], ProxyConfig], warden: Warden
+) -> LiveRules | None:
+    """The rules, where a configuration file was named; nothing of them is loaded where none was."""
+    if config.path is None:
+        return None
+    from penstock.live_rules import LiveRules
+
+    return LiveRules(config, reread, warden)

@@ -1,0 +1,1 @@
+"""Patterns of RE2, judged before they run."""

@@ -1,0 +1,276 @@
+"""What a rule can do with a message: let it pass, stop it, hold it, change it, tell of it.
+
+An action has one verb: `apply` does it at once and gives back Stop or Allowed when that decides; `ask`, for
+the few that wait, gives back somebody else's verdict. Whether one waits is known when the rules are loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Struct
+
+from penstock.policy.durations import spoken_duration
+from penstock.policy.rules.binder import (
+    READERS,
+    Count,
+    Json,
+    Misread,
+    Number,
+    Reader,
+    Seconds,
+    read_many,
+    read_one,
+)
+from penstock.policy.rules.cache_action import Cache
+from penstock.policy.rules.effect_actions import Delay, Fork, RunScript, Webhook
+from penstock.policy.rules.json_values import has_names_twice, plain_json, plain_value
+from penstock.policy.rules.message_parts import Place, member_place
+from penstock.policy.rules.paths import CannotSet, Edit, Path
+from penstock.policy.rules.plugins import Callee
+from penstock.policy.rules.rule_run import Allowed, RuleFailed, RuleRun, Stop
+from penstock.policy.rules.templates import JsonTemplate, Template, digest, parse_template
+
+log = logging.getLogger("penstock")
+
+ManyActions = Annotated[tuple[Any, ...], "actions"]
+
+
+class Allow(Struct, frozen=True):
+    """Ends the chain: no rule of lower priority and no general interceptor is asked."""
+
+    words: ClassVar[str] = "let it pass and end the chain"
+
+    def apply(self, scene: RuleRun) -> Allowed:
+        return Allowed()
+
+
+class Block(Struct, frozen=True):
+    """Stops the message and tells its sender the reason."""
+
+    reason: Template
+    code: int | None = None
+    short: ClassVar[str] = "reason"
+    words: ClassVar[str] = 'block it: "{reason}"'
+
+    def apply(self, scene: RuleRun) -> Stop:
+        return Stop("block", self.reason.render(scene.message, scene.context), self.code)
+
+
+class SetParam(Struct, frozen=True):
+    """Gives a param a value; a missing one is added. Does nothing to a response, which has none."""
+
+    field: Path
+    value: JsonTemplate
+    words: ClassVar[str] = "set param {field} to {value}"
+
+    def apply(self, scene: RuleRun) -> None:
+        if scene.message.method is None:
+            return
+        value = self.value.render(scene.message, scene.context)
+        place = member_place(scene.message, "params")
+        if place is None:
+            scene.put("params", b"{}")
+            place = member_place(scene.message, "params")
+        scene.edit(_edits_to_set(self.field, place, value))
+
+
+class RemoveParam(Struct, frozen=True):
+    """Takes a param away, all of them where it stands twice."""
+
+    field: Path
+    short: ClassVar[str] = "field"
+    words: ClassVar[str] = "remove param {field}"
+
+    def apply(self, scene: RuleRun) -> None:
+        place = member_place(scene.message, "params") if scene.message.method is not None else None
+        if place is not None:
+            scene.edit(self.field.edits_to_remove(place.text, place.start, place.end))
+
+
+class SetResult(Struct, frozen=True):
+    """Gives a response's result a value at the path, or, without a path, as a whole. Errors stay errors."""
+
+    value: JsonTemplate
+    field: Path | None = None
+
+    def words(self) -> str:
+        what = "the result" if self.field is None else f"{self.field} of the result"
+        return f"set {what} to {self.value}"
+
+    def apply(self, scene: RuleRun) -> None:
+        place = member_place(scene.message, "result")
+        if place is None:
+            return
+        value = self.value.render(scene.message, scene.context)
+        if self.field is None:
+            scene.put("result", value)
+        else:
+            scene.edit(_edits_to_set(self.field, place, value))
+
+
+class InjectError(Struct, frozen=True):
+    """Answers a request with this error instead of passing it on; turns a response into this error."""
+
+    code: int
+    message: Template
+    data: Json = None
+    words: ClassVar[str] = "answer with error {code}: {message}"
+
+    def apply(self, scene: RuleRun) -> Stop:
+        reason = self.message.render(scene.message, scene.context)
+        error: dict[str, object] = {"code": self.code, "message": reason}
+        if self.data is not None:
+            error["data"] = self.data
+        return Stop("inject_error", reason, self.code, error=msgspec.json.encode(error))
+
+
+class Transform(Struct, frozen=True):
+    """Gives params or the result (or what is at the path) to a Python function, and takes what it returns."""
+
+    call: Callee
+    field: Path | None = None
+    short: ClassVar[str] = "call"
+    words: ClassVar[str] = "let {call} change it"
+
+    def apply(self, scene: RuleRun) -> None:
+        member = "params" if scene.message.method is not None else "result"
+        place = member_place(scene.message, member)
+        if place is None:
+            return
+        if self.field is None:
+            spans = [(place.start, place.end)]
+        else:
+            spans = [(s.start, s.end) for s in self.field.find(place.text, place.start, place.end)]
+        edits: list[Edit] = []
+        for start, end in spans:
+            token = place.text[start:end]
+            value = plain_value(token)
+            before = plain_json(value)
+            after = plain_json(self.call.function(value))
+            # The function has seen one of the values of a name that stands twice. The others do not pass.
+            if after != before or (token != before and has_names_twice(token)):
+                edits.append((start, end, after))
+        scene.edit(edits)
+
+
+class Log(Struct, frozen=True):
+    """Says something on stderr."""
+
+    message: Template = parse_template("${method}")
+    level: Literal["debug", "info", "warn", "warning", "error"] = "info"
+    short: ClassVar[str] = "message"
+    words: ClassVar[str] = 'say "{message}"'
+
+    def apply(self, scene: RuleRun) -> None:
+        level = logging.getLevelNamesMapping()[self.level.upper()]
+        text = self.message.render(scene.message, scene.context)
+        log.log(level, "Rule %s: %s", scene.rule, text, extra={"is_wanted": True})
+
+
+class Metric(Struct, frozen=True):
+    """Adds to a counter."""
+
+    name: str
+    value: Number = 1
+    short: ClassVar[str] = "name"
+    words: ClassVar[str] = "add {value} to the metric {name}"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z_:][A-Za-z0-9_:]{0,127}", self.name):
+            raise Misread(f'invalid metric name "{self.name}"', "letters, digits, _ and : only")
+
+    def apply(self, scene: RuleRun) -> None:
+        scene.effects.count(self.name, self.value)
+
+
+class RateLimit(Struct, frozen=True):
+    """Blocks what goes beyond `limit` messages within `window`, counted for each key on its own."""
+
+    limit: Count
+    window: Seconds
+    key: Template = parse_template("${session_id}")
+
+    def words(self) -> str:
+        return f"allow {self.limit} within {spoken_duration(self.window)} for each {self.key}, block the rest"
+
+    def apply(self, scene: RuleRun) -> Stop | None:
+        keys = self.key.counted(scene.message, scene.context)
+        for fields in keys or ():
+            key = digest([scene.rule, *fields]).hex()
+            if not scene.effects.may_pass(key, self.limit, self.window):
+                return Stop("rate_limit", "Rate limit exceeded")
+        return None if keys else Stop("rate_limit", "Rate limit exceeded")
+
+
+class SetState(Struct, frozen=True):
+    """Gives the session a value that later messages can be judged by, or adds to a number."""
+
+    key: str
+    value: JsonTemplate | None = None
+    add: Number | None = None
+
+    def __post_init__(self) -> None:
+        if (self.value is None) == (self.add is None):
+            raise Misread('needs either "value" or "add"')
+        if self.value is not None and isinstance(self.value.tree, dict | list):
+            raise Misread('"value" must be text, a number, true, false or null')
+
+    def words(self) -> str:
+        how = f"to {self.value}" if self.add is None else f"up by {self.add}"
+        return f'set the session\'s "{self.key}" {how}'
+
+    def apply(self, scene: RuleRun) -> None:
+        values = scene.context.session.values
+        if self.add is not None:
+            before = values.get(self.key)
+            is_number = isinstance(before, int | float) and not isinstance(before, bool)
+            values[self.key] = (before if is_number else 0) + self.add  # type: ignore[operator]
+        elif self.value is not None:
+            values[self.key] = msgspec.json.decode(self.value.render(scene.message, scene.context))
+
+
+ACTIONS: dict[str, type[Any]] = {
+    "allow": Allow,
+    "block": Block,
+    "delay": Delay,
+    "set_param": SetParam,
+    "remove_param": RemoveParam,
+    "set_result": SetResult,
+    "inject_error": InjectError,
+    "transform": Transform,
+    "log": Log,
+    "metric": Metric,
+    "webhook": Webhook,
+    "run_script": RunScript,
+    "fork": Fork,
+    "cache": Cache,
+    "rate_limit": RateLimit,
+    "set_state": SetState,
+}
+
+
+def waits(action: Any) -> bool:
+    """Whether the action has to be waited for."""
+    return bool(getattr(action, "is_waiting", False))
+
+
+def only_tells(action: Any) -> bool:
+    """Whether the action neither changes nor decides anything, so that others may run beside it."""
+    return isinstance(action, Log | Metric | Fork | Webhook) and not waits(action)
+
+
+def _edits_to_set(path: Path, place: Place | None, value: bytes) -> list[Edit]:
+    if place is None:
+        raise RuleFailed(f"there is no place for {path}")
+    try:
+        return path.edits_to_set(place.text, place.start, place.end, value)
+    except CannotSet as why:
+        raise RuleFailed(f"{path}: {why}") from None
+
+
+_read_action = read_one(ACTIONS, "action")
+READERS["actions"] = Reader(read_many(_read_action), {"type": "array", "items": {"$ref": "#/$defs/action"}})

@@ -1,0 +1,225 @@
+"""The chain that a message goes through: method interceptors, rules, general interceptors.
+
+Written once, as a coroutine. Where nothing in it waits it is run to its end in one go, like any function.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from msgspec import Struct
+
+from penstock.policy.rules.actions import only_tells, waits
+from penstock.policy.rules.cache_action import Cache
+from penstock.policy.rules.custom_interceptors import Custom
+from penstock.policy.rules.effect_actions import Webhook
+from penstock.policy.rules.effect_contract import EffectVerdict
+from penstock.policy.rules.interceptor_config import Chain
+from penstock.policy.rules.rule_run import Allowed, RuleRun, Stop
+from penstock.policy.rules.rules import Rule
+from penstock.wire.json.json_walk import Broken, TooMany
+
+log = logging.getLogger("penstock")
+
+FAILED = "Blocked because a rule could not be carried out"
+TOO_LATE = "Blocked because the rules took too long"
+UNSPOKEN = "Not allowed by any rule"
+UNKNOWN_TASK = "Blocked because it is not known which request began the task"
+
+
+class Unreadable(Exception):
+    """The conditions of a rule could not be asked of a message."""
+
+
+Asked = dict[tuple[str, int], tuple[bytes, Any]]
+"""Answers asked for ahead of their turn, by rule and action, with the bytes they were asked about."""
+
+
+class Plan(Struct, frozen=True):
+    """Everything that messages of one method and direction have to pass."""
+
+    guards: tuple[Custom, ...]
+    rules: tuple[Rule, ...]
+    generals: tuple[Custom, ...]
+    waits: bool
+    is_stored: bool  # a rule may want to keep the response
+    is_empty: bool
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether there is somebody to ask."""
+        return bool(self.guards or self.rules or self.generals)
+
+
+class Blocked(Struct, frozen=True):
+    """Who stopped the message, and why."""
+
+    rule: str
+    stop: Stop
+    is_opaque: bool = False
+
+
+class Walk:
+    """One message's way through the chain. What was decided stands here, even if it is cut short."""
+
+    def __init__(self, scene: RuleRun, plan: Plan, chain: Chain, is_reviewed: bool, is_asking: bool) -> None:
+        """`is_asking`: it wants something done, so it is no answer and no mere piece of news."""
+        self._scene = scene
+        self._plan = plan
+        self._chain = chain
+        self._failure_blocks = is_reviewed or chain.default_action == "block"
+        self._is_unspoken = chain.default_action == "block" and is_reviewed and is_asking
+        self.blocked: Blocked | None = None
+        self.answer: Blocked | None = None
+        self._asked: Asked = {}
+
+    async def go(self) -> None:
+        """All stages, in order, until one ends it."""
+        for guard in self._plan.guards:
+            if await self._hear(guard, 0):
+                return
+        ended_at = None
+        for place, rule in enumerate(self._plan.rules):
+            if ended_at is not None and rule.priority < ended_at:
+                break  # rules of the same priority are still heard: if they disagree, block wins
+            live_rules = await self._apply(rule, place)
+            if isinstance(live_rules, Stop) and self._stopped(Blocked(rule.id, live_rules, rule.opaque)):
+                return
+            if isinstance(live_rules, Allowed) and self._chain.fail_fast:
+                ended_at = rule.priority
+        if self._is_unspoken and not self._plan.guards:
+            self._stopped(Blocked("default_action", Stop("block", UNSPOKEN)))
+        if ended_at is not None or (self.blocked and self._chain.fail_fast):
+            return
+        await self._ask_generals_ahead()
+        for number, custom in enumerate(self._plan.generals):
+            if await self._hear(custom, number):
+                return
+
+    def ran_out(self) -> None:
+        """The chain took too long."""
+        log.error("The rules took longer than %g s for one message.", self._chain.timeout)
+        if self._failure_blocks:
+            self._stopped(Blocked(self._scene.rule or "chain", Stop("timeout", TOO_LATE)))
+
+    def failed(self, why: Exception) -> Stop | None:
+        """What becomes of the message when a rule or interceptor fails. Details are for the log alone.
+
+        Too much to look at is the sender's doing: it never opens what a rule would have shut."""
+        log.error("Rule %s failed: %s: %s", self._scene.rule, type(why).__name__, why)
+        is_unseen = isinstance(why, TooMany | Broken | Unreadable)
+        return Stop("error", FAILED) if self._failure_blocks or is_unseen else None
+
+    def _stopped(self, found: Blocked) -> bool:
+        """Takes note of a stop; True when nobody else has to be heard."""
+        if found.stop.is_answer:
+            # A rule further down may still block what the cache would answer.
+            self.answer = self.answer or found
+            return False
+        self.blocked = self.blocked or found
+        return self._chain.fail_fast
+
+    async def _hear(self, custom: Custom, number: int) -> bool:
+        self._scene.rule = custom.id
+        try:
+            verdict = await self._verdict_of(custom, number)
+            stop = None if verdict is None else self._scene.take(verdict, custom.class_name)
+        except Exception as why:
+            stop = self.failed(why)
+        return stop is not None and self._stopped(Blocked(custom.id, stop))
+
+    async def _verdict_of(self, custom: Custom, number: int) -> EffectVerdict | None:
+        scene = self._scene
+        raw, asked = self._asked.pop((custom.id, number), (b"", None))
+        if raw and raw == scene.message.raw:
+            if isinstance(asked, Exception):
+                raise asked
+        else:
+            asked = custom.object.review(scene.message, scene.context, scene.effects)
+            if hasattr(asked, "__await__"):
+                asked = await asked
+        if asked is not None and not isinstance(asked, EffectVerdict):
+            raise TypeError(f"it gave back a {type(asked).__name__}, not an EffectVerdict")
+        return asked
+
+    async def _apply(self, rule: Rule, place: int) -> Stop | Allowed | None:
+        """Does all actions of a rule whose conditions hold, in order; a stop outweighs an allow."""
+        scene = self._scene
+        scene.rule = rule.id
+        try:
+            if not rule.holds(scene.message, scene.context):
+                return None
+            # Where silence blocks, a rule speaks only about what its conditions hold for whoever reads it.
+            self._is_unspoken = self._is_unspoken and not rule.holds(scene.message, scene.context, every=True)
+        except Exception as why:
+            return self.failed(Unreadable(f"{type(why).__name__}: {why}"))
+        scene.held.append(rule.id)
+        if self._chain.parallel and rule.waits:
+            await self._ask_ahead(place)
+        live_rules: Stop | Allowed | None = None
+        for number, action in enumerate(rule.actions):
+            is_stopped = isinstance(live_rules, Stop) and not live_rules.is_answer
+            if is_stopped and (isinstance(action, Cache) or (isinstance(action, Webhook) and action.wait)):
+                continue  # no use in asking about what is blocked anyway
+            try:
+                step = await self._step(rule, number, action)
+            except Exception as why:
+                step = self.failed(why)
+            if step is not None and not is_stopped:
+                live_rules = step if isinstance(step, Stop) or live_rules is None else live_rules
+        return live_rules
+
+    async def _step(self, rule: Rule, number: int, action: Any) -> Stop | Allowed | None:
+        scene = self._scene
+        if not waits(action):
+            found: Stop | Allowed | None = action.apply(scene)
+            return found
+        raw, verdict = self._asked.pop((rule.id, number), (b"", None))
+        if raw != scene.message.raw:
+            verdict = await action.ask(scene)
+        elif isinstance(verdict, Exception):
+            raise verdict
+        return scene.take(verdict, action.name)
+
+    async def _ask_ahead(self, place: int) -> None:
+        """Asks at once what this rule and the independent ones after it will ask.
+
+        The answers are taken in order, and only if the message is still the one they were asked about.
+        """
+        scene = self._scene
+        wanted: list[tuple[tuple[str, int], Any]] = []
+        for rule in self._plan.rules[place:]:
+            try:
+                is_due = rule.id == self._plan.rules[place].id or rule.holds(scene.message, scene.context)
+            except Exception:
+                break  # it will fail in its turn
+            if not is_due:
+                continue
+            for number, action in enumerate(rule.actions):
+                if waits(action) and (rule.id, number) not in self._asked:
+                    wanted.append(((rule.id, number), action.ask(scene.seen_by(rule.id))))
+                elif not waits(action) and not only_tells(action):
+                    break
+            if not rule.is_independent:
+                break
+        await self._ask_all(wanted)
+
+    async def _ask_generals_ahead(self) -> None:
+        slow = [(number, custom) for number, custom in enumerate(self._plan.generals) if custom.waits]
+        if not self._chain.parallel or len(slow) < 2:
+            return
+        scene = self._scene
+        wanted = [
+            ((custom.id, number), custom.object.review(scene.message, scene.context, scene.effects))
+            for number, custom in slow
+        ]
+        await self._ask_all(wanted)
+
+    async def _ask_all(self, wanted: list[tuple[tuple[str, int], Any]]) -> None:
+        raw = self._scene.message.raw
+        if not wanted:
+            return
+        answers = await self._scene.effects.together([work for _, work in wanted])
+        for (key, _), answer in zip(wanted, answers, strict=True):
+            self._asked[key] = (raw, answer)

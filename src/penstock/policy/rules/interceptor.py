@@ -1,0 +1,275 @@
+"""The interceptor: what becomes of each message under the rules. Pure: what waits is asked of `Effects`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+
+from penstock import limits
+from penstock.errors import ProtocolError
+from penstock.policy.rules import embedded, tasks
+from penstock.policy.rules.cache_action import Cache, store_answer
+from penstock.policy.rules.chain import FAILED, UNKNOWN_TASK, Blocked, Plan, Walk
+from penstock.policy.rules.conditions import MethodEquals, MethodIn, flattened
+from penstock.policy.rules.effect_contract import (
+    ALLOWED,
+    Effects,
+    EffectVerdict,
+    ForkSpec,
+    ScriptSpec,
+    WebhookSpec,
+)
+from penstock.policy.rules.exchange import Context, Direction, ExchangeState, MethodStats, SessionState
+from penstock.policy.rules.interceptor_config import InterceptorConfig
+from penstock.policy.rules.message_parts import member_place, method_of
+from penstock.policy.rules.method_classes import REVIEWED
+from penstock.policy.rules.outcome import Outcome, Pass, Refuse
+from penstock.policy.rules.paths import Edit
+from penstock.policy.rules.refusals import refusal
+from penstock.policy.rules.rule_run import RuleFailed, RuleRun, Stop
+from penstock.policy.rules.rules import RuleSet
+from penstock.wire.json.ambiguity import as_lax_readers_see
+from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
+from penstock.wire.mcp.replies import result_reply
+
+__all__ = [
+    "ALLOWED",
+    "Context",
+    "Direction",
+    "EffectVerdict",
+    "Effects",
+    "ExchangeState",
+    "ForkSpec",
+    "Interceptor",
+    "MethodStats",
+    "Outcome",
+    "Pass",
+    "Refuse",
+    "ScriptSpec",
+    "SessionState",
+    "WebhookSpec",
+]
+
+log = logging.getLogger("penstock")
+
+_NOTHING = Plan((), (), (), waits=False, is_stored=False, is_empty=True)
+_LOOK_ALIKE = Plan((), (), (), waits=False, is_stored=False, is_empty=False)
+_ASKED_WITHIN = ("sampling/createMessage", "elicitation/create", "roots/list")
+
+
+def _edit_of(late: tasks.LateAnswer, changed: Message, whole: Message) -> Edit:
+    """What to change in the message that brings it, where the rules have changed what a task brings."""
+    if late.span is None:
+        return 0, len(whole.raw), changed.raw
+    place = member_place(changed, "result") or member_place(changed, "error")
+    if place is None:
+        raise RuleFailed("what it made of the answer is none")
+    return late.span.start, late.span.end, changed.raw[place.start : place.end]
+
+
+def _methods_spoken_of(config: InterceptorConfig) -> frozenset[str]:
+    """The methods that somebody might be after with another spelling."""
+    names = set(REVIEWED) | {name for name, _ in config.guards} | {name for name, _ in config.classes.own}
+    for custom in config.generals:
+        names |= custom.methods or frozenset()
+    for rule in config.rules:
+        for part in flattened(rule.conditions):
+            if isinstance(part, MethodEquals):
+                names.add(part.name)
+            elif isinstance(part, MethodIn):
+                names.update(part.names)
+    return frozenset(name for name in names if not name.endswith("*"))
+
+
+class Interceptor:
+    """All rules of one configuration. Immutable; a reload makes a new one and swaps it."""
+
+    def __init__(self, config: InterceptorConfig, effects: Effects) -> None:
+        self.config = config
+        self._effects = effects
+        self._rules = RuleSet(config.rules)
+        self._plans: dict[tuple[str | None, Direction], Plan] = {}
+        self._spoken_of = _methods_spoken_of(config)
+        self._looks = frozenset(map(as_lax_readers_see, self._spoken_of))
+
+    def watches(self, method: str | None, direction: Direction) -> bool:
+        """Whether any rule could care; False means: pass it on at once. One lookup, however many rules.
+
+        `method` of a response is that of the request it answers."""
+        return not self._plan(method, direction).is_empty
+
+    def on_client(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
+        """What becomes of a message of the client's; something to await only if some rule has to wait."""
+        return self._on_message(message, context)
+
+    def on_upstream(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
+        """The same for the upstream's responses, notifications and requests."""
+        return self._on_message(message, context)
+
+    def _plan(self, method: str | None, direction: Direction) -> Plan:
+        if self.config.mode == "transport":
+            method = None
+        plan = self._plans.get((method, direction))
+        if plan is None:
+            plan = self._make_plan(method, direction)
+            if len(self._plans) < limits.KNOWN_METHODS:
+                self._plans[method, direction] = plan
+        return plan
+
+    def _make_plan(self, method: str | None, direction: Direction) -> Plan:
+        config = self.config
+        if not config.enabled:
+            return _NOTHING
+        if method is not None and method not in self._spoken_of and as_lax_readers_see(method) in self._looks:
+            return _LOOK_ALIKE
+        guards = tuple(
+            guard for name, guard in config.guards if name == method and guard.wants(method, direction)
+        )
+        rules = self._rules.rules_for(method, direction)
+        generals = tuple(custom for custom in config.generals if custom.wants(method, direction))
+        slow = any(rule.waits for rule in rules) or any(custom.waits for custom in guards + generals)
+        is_stored = direction == "upstream" and any(
+            isinstance(action, Cache)
+            for rule in self._rules.rules_for(method, "client")
+            for action in rule.actions
+        )
+        may_carry = False
+        if direction == "upstream" and config.mode == "mcp" and method not in _ASKED_WITHIN:
+            inner = [self._plan(asked, "upstream") for asked in _ASKED_WITHIN]
+            may_carry = any(not plan.is_empty for plan in inner)
+            slow = slow or any(plan.waits for plan in inner)
+        if direction == "upstream" and method in tasks.BRINGS:
+            late = self._plan(tasks.BEGINS, "upstream")
+            may_carry = may_carry or late.has_stages
+            slow = slow or late.waits
+        denies = config.chain.default_action == "block" and config.classes.class_of(method) == "review"
+        is_empty = not (guards or rules or generals or is_stored or may_carry or denies)
+        return Plan(guards, rules, generals, slow, is_stored, is_empty)
+
+    def _on_message(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
+        plan = self._plan(method_of(message, context), context.direction)
+        if plan.is_empty:
+            return Outcome(Pass(message.raw, False))
+        if plan is _LOOK_ALIKE and message.method is not None:
+            log.warning("Refused a method that merely looks like one that the rules speak of.")
+            stop = Stop("block", "Method not found", METHOD_NOT_FOUND)
+            scene = RuleRun(message, context, self._effects, self.config.rule_set)
+            return self._settle(scene, Blocked("method", stop, is_opaque=True), None)
+        if plan.waits:
+            return self._judge(message, context, plan)
+        work = self._judge(message, context, plan)
+        try:
+            work.send(None)
+        except StopIteration as done:
+            outcome: Outcome = done.value
+            return outcome
+        work.close()
+        log.error("An interceptor waits, but its review is no coroutine function.")
+        scene = RuleRun(message, context, self._effects, self.config.rule_set)
+        return self._settle(scene, Blocked("chain", Stop("error", FAILED)), None)
+
+    async def _judge(self, message: Message, context: Context, plan: Plan) -> Outcome:
+        scene = RuleRun(message, context, self._effects, self.config.rule_set)
+        answer = None
+        try:
+            blocked, answer = await self._walk(scene, plan)
+            if blocked is None and context.direction == "upstream":
+                blocked = await self._walk_carried(scene) or await self._walk_late(scene)
+        except Exception:  # a message that cannot be looked at is not let through unseen
+            log.exception("The rules could not look at a message.")
+            blocked = Blocked("chain", Stop("error", FAILED))
+        return self._settle(scene, blocked, answer)
+
+    async def _walk(self, scene: RuleRun, plan: Plan) -> tuple[Blocked | None, Blocked | None]:
+        message, context = scene.message, scene.context
+        is_transport = self.config.mode == "transport"
+        is_reviewed = is_transport or self.config.classes.is_reviewed(message, context)
+        # Without an id a request gets no answer, but it may well be done.
+        is_asking = message.method is not None and not message.method.startswith("notifications/")
+        walk = Walk(scene, plan, self.config.chain, is_reviewed, is_asking)
+        if not plan.waits:
+            await walk.go()
+            return walk.blocked, walk.answer
+        try:
+            await self._effects.within(self.config.chain.timeout, walk.go())
+        except TimeoutError:
+            walk.ran_out()
+        return walk.blocked, walk.answer
+
+    async def _walk_carried(self, scene: RuleRun) -> Blocked | None:
+        """Shows the requests within a result to the rules for their own methods."""
+        plans = [self._plan(method, "upstream") for method in embedded.carried_methods(scene.message)]
+        if all(plan.is_empty for plan in plans):
+            return None
+        edits: list[Edit] = []
+        try:
+            for carried in embedded.carried_requests(scene.message):
+                plan = self._plan(carried.message.method, "upstream")
+                context = Context(scene.context.session, "upstream", scene.context.now)
+                inner = RuleRun(carried.message, context, self._effects, self.config.rule_set)
+                blocked, _ = await self._walk(inner, plan)
+                scene.held += inner.held
+                if blocked is not None:
+                    return blocked
+                params = member_place(inner.message, "params")
+                if inner.is_changed and (carried.params is None or params is None):
+                    raise RuleFailed("a request within a result has no params to change")
+                if inner.is_changed and carried.params is not None and params is not None:
+                    value = inner.message.raw[params.start : params.end]
+                    edits.append((carried.params.start, carried.params.end, value))
+            scene.edit(edits)
+        except (RuleFailed, ProtocolError):
+            return Blocked(scene.rule or "chain", Stop("error", FAILED))
+        return None
+
+    async def _walk_late(self, scene: RuleRun) -> Blocked | None:
+        """Shows what a task brings to the rules for answers to the request that began it."""
+        plan = self._plan(tasks.BEGINS, "upstream")
+        if not plan.has_stages or self.config.mode == "transport":
+            return None
+        edits: list[Edit] = []
+        try:
+            for late in tasks.late_answers(scene.message, scene.context):
+                if late.request is None:
+                    if "result" in late.message.envelope:
+                        return Blocked("task", Stop("error", UNKNOWN_TASK))
+                    continue
+                exchange = ExchangeState(late.request, scene.context.now)
+                context = Context(scene.context.session, "upstream", scene.context.now, exchange)
+                inner = RuleRun(late.message, context, self._effects, self.config.rule_set)
+                blocked, _ = await self._walk(inner, plan)
+                scene.held += inner.held
+                if blocked is not None:
+                    return blocked
+                if inner.is_changed:
+                    edits.append(_edit_of(late, inner.message, scene.message))
+            scene.edit(edits)
+        except (RuleFailed, ProtocolError):
+            return Blocked(scene.rule or "chain", Stop("error", FAILED))
+        return None
+
+    def _settle(self, scene: RuleRun, blocked: Blocked | None, answer: Blocked | None) -> Outcome:
+        message, context = scene.message, scene.context
+        exchange = context.exchange
+        rules = tuple(scene.held)
+        if exchange is not None and rules:
+            exchange.intercepted = True
+        if blocked is not None:
+            context.session.stats_of(method_of(message, context)).blocked += 1
+            raw = refusal(message, context, blocked, self.config.chain.block_code)
+            reason = blocked.stop.reason
+            if message.kind is Kind.RESPONSE and raw is not None:
+                return Outcome(Pass(raw, True), rules, blocked.rule, reason)
+            return Outcome(Refuse(raw, blocked.rule, blocked.stop.action), rules, blocked.rule, reason)
+        if answer is not None and answer.stop.result is not None and message.id_token is not None:
+            raw = result_reply(message.id_token, answer.stop.result)
+            return Outcome(Refuse(raw, answer.rule, answer.stop.action), rules)
+        if message.kind is Kind.REQUEST and exchange is not None:
+            exchange.request = message
+        elif message.kind is Kind.RESPONSE and context.direction == "upstream":
+            try:
+                tasks.remember(message, context)
+                store_answer(message, context, self._effects)
+            except Exception as why:  # what cannot be kept is still a good answer
+                log.error("An answer could not be kept: %s: %s", type(why).__name__, why)
+        return Outcome(Pass(message.raw, scene.is_changed), rules)

@@ -1,0 +1,264 @@
+"""The `interceptor:` section of a configuration file: read, checked, described."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from penstock.policy.durations import spoken_duration
+from penstock.policy.rules.actions import ACTIONS, InjectError, RemoveParam, SetParam, SetResult, Transform
+from penstock.policy.rules.binder import (
+    READERS,
+    Fault,
+    Misread,
+    Place,
+    Reader,
+    Seconds,
+    kind_of,
+    read_struct,
+    reader_of,
+    says,
+    struct_schema,
+)
+from penstock.policy.rules.conditions import CONDITIONS, flattened
+from penstock.policy.rules.custom_interceptors import Custom, GeneralSpec, make_custom
+from penstock.policy.rules.effect_actions import Delay
+from penstock.policy.rules.method_classes import MethodClass, MethodClasses
+from penstock.policy.rules.method_guards import BUILT_IN, Resolver
+from penstock.policy.rules.rules import Rule, RuleSet
+from penstock.policy.rules.templates import digest
+
+__all__ = ["Chain", "Fault", "InterceptorConfig", "build", "describe", "json_schema"]
+
+
+class Chain(Struct, frozen=True):
+    """How rules and interceptors run together."""
+
+    fail_fast: bool = True  # stop at the first block
+    parallel: bool = False  # ask webhooks, scripts and general interceptors side by side
+    timeout: Seconds = 5.0  # for all of them together, one message
+    default_action: Literal["allow", "block"] = "allow"
+    block_code: int = -32001
+
+
+class InterceptorConfig(Struct, frozen=True):
+    """Everything the interceptor needs."""
+
+    enabled: bool = True
+    mode: Literal["mcp", "transport"] = "mcp"
+    chain: Chain = Chain()
+    rules: tuple[Rule, ...] = ()
+    guards: tuple[tuple[str, Custom], ...] = ()  # method interceptors, by method
+    generals: tuple[Custom, ...] = ()
+    classes: MethodClasses = MethodClasses()
+    rule_set: bytes = b""  # tells this configuration from any other
+
+
+class _Section(Struct, frozen=True):
+    """The section as people write it."""
+
+    enabled: bool = True
+    mode: Literal["mcp", "transport"] = "mcp"
+    chain: Chain = Chain()
+    rules: Annotated[tuple[Any, ...], "rules"] = ()
+    method_interceptors: Annotated[tuple[Any, ...], "method_interceptors"] = ()
+    interceptors: Annotated[tuple[Any, ...], "interceptors"] = ()
+    classes: Annotated[tuple[Any, ...], "classes"] = ()
+
+
+def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorConfig | None, list[Fault]]:
+    """The configuration in `tree`, plain data out of a file; None, and all faults, when there are any.
+
+    `resolve` (os.path.realpath) lets ResourceAccessInterceptor follow the symbolic links of local files.
+    """
+    faults: list[Fault] = []
+    section = read_struct(_Section, {} if tree is None else tree, (), faults)
+    guards: list[tuple[str, Custom]] = []
+    generals: list[Custom] = []
+    if section is not None:
+        for method, spec in section.method_interceptors:
+            place: Place = ("method_interceptors", method)
+            made = make_custom(spec, f"method_interceptors.{method}", BUILT_IN, place, faults, resolve)
+            guards += [(method, made)] if made else []
+        for index, spec in enumerate(section.interceptors):
+            made = make_custom(spec, spec.class_, {}, ("interceptors", index), faults, None)
+            generals += [made] if made else []
+        _check_together(section, faults)
+    if section is None or faults:
+        return None, faults
+    return (
+        InterceptorConfig(
+            section.enabled,
+            section.mode,
+            section.chain,
+            section.rules,
+            tuple(guards),
+            tuple(generals),
+            MethodClasses(section.classes),
+            digest([msgspec.json.encode(tree, order="deterministic")]),
+        ),
+        [],
+    )
+
+
+def _check_together(section: _Section, faults: list[Fault]) -> None:
+    """What only shows when rules and chain are looked at together."""
+    seen: dict[str, int] = {}
+    for index, rule in enumerate(section.rules):
+        if rule.id in seen:
+            faults.append(
+                Fault(("rules", index, "id"), f'the id "{rule.id}" is taken', f"see rules[{seen[rule.id]}]")
+            )
+        seen.setdefault(rule.id, index)
+        for number, action in enumerate(rule.actions):
+            place: Place = ("rules", index, "actions", number)
+            if isinstance(action, Delay) and action.time >= section.chain.timeout:
+                limit = spoken_duration(section.chain.timeout)
+                faults.append(
+                    Fault(place, f"waits longer than the chain may take ({limit})", "see chain.timeout")
+                )
+            if section.mode == "transport" and isinstance(action, _NEEDS_MESSAGE):
+                faults.append(Fault(place, "needs mode: mcp; frames are not read in mode: transport"))
+        if section.mode == "transport":
+            for part in flattened(rule.conditions):
+                if type(part) in _MESSAGE_CONDITIONS:
+                    message = f"{_NAMES[type(part)]} needs mode: mcp; frames are not read in mode: transport"
+                    faults.append(Fault(("rules", index, "conditions"), message))
+    if section.mode == "transport" and section.method_interceptors:
+        faults.append(
+            Fault(("method_interceptors",), "need mode: mcp; the method is not known in mode: transport")
+        )
+
+
+_NEEDS_MESSAGE = (SetParam, RemoveParam, SetResult, Transform, InjectError)
+_NAMES = {cls: name for name, cls in CONDITIONS.items()}
+_MESSAGE_CONDITIONS = frozenset(
+    cls for name, cls in CONDITIONS.items() if name.startswith(("method_", "param_", "result_", "error_"))
+)
+
+
+def describe(config: InterceptorConfig) -> list[str]:
+    """What the configuration does, in plain words, rule by rule in the order in which they run."""
+    if not config.enabled:
+        return ["The interceptor is switched off: everything passes."]
+    chain = config.chain
+    lines = []
+    if config.mode == "transport":
+        lines.append("Rules see raw frames (mode: transport): methods are not known.")
+    for method, guard in config.guards:
+        lines.append(f"First, for {method}: {guard.words()}.")
+    rules = RuleSet(config.rules).rules
+    for number, rule in enumerate(rules, 1):
+        lines.append(f"{number}. {_described(rule)}")
+    for rule in config.rules:
+        if not rule.enabled:
+            lines.append(f"-. {rule.id}: switched off")
+    for custom in config.generals:
+        lines.append(f"Last: {custom.words()}.")
+    if not (rules or config.guards or config.generals):
+        lines.append("There are no rules: everything passes.")
+        return lines
+    heard = "the first block ends it" if chain.fail_fast else "all are heard, and any block wins"
+    side = ", those that wait side by side" if chain.parallel else ""
+    lines.append(f"In this order{side}; {heard}. All within {spoken_duration(chain.timeout)} a message.")
+    lines.append(
+        f"If a rule fails or takes too long: block what is reviewed, {chain.default_action} the rest."
+    )
+    if chain.default_action == "block":
+        lines.append("A reviewed request that no rule speaks about is blocked.")
+    return lines
+
+
+def _described(rule: Rule) -> str:
+    senders = " and ".join(f"the {sender}" for sender in rule.senders)
+    when = " and ".join(map(says, rule.conditions)) or "always"
+    then = "; ".join(map(says, rule.actions))
+    name = f" ({rule.name})" if rule.name else ""
+    opaque = "; to its sender it looks as if there were no such thing" if rule.opaque else ""
+    return f"{rule.id}{name}, priority {rule.priority}, from {senders}: when {when}, {then}{opaque}"
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema of the section, made from the same tables as the reader."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The interceptor section of a Penstock configuration",
+        **struct_schema(_Section),
+        "$defs": {
+            "condition": _one_of(CONDITIONS),
+            "action": _one_of(ACTIONS, bare=("allow",)),
+            "rule": struct_schema(Rule),
+        },
+    }
+
+
+def _one_of(table: dict[str, type[Any]], bare: tuple[str, ...] = ()) -> dict[str, Any]:
+    entry = {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+        "properties": {
+            name: {"description": (cls.__doc__ or "").split("\n")[0], **struct_schema(cls)}
+            for name, cls in table.items()
+        },
+    }
+    return {"anyOf": [{"enum": list(bare)}, entry]} if bare else entry
+
+
+def _read_rules(value: object, place: Place, faults: list[Fault]) -> tuple[Rule, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise Misread(f"must be a list of rules, not {kind_of(value)}")
+    found = (read_struct(Rule, entry, (*place, index), faults) for index, entry in enumerate(value))
+    return tuple(rule for rule in found if rule is not None)
+
+
+def _read_guards(value: object, place: Place, faults: list[Fault]) -> tuple[tuple[str, Any], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping):
+        raise Misread(f"must be a mapping of methods, not {kind_of(value)}")
+    found = (
+        (str(name), read_struct(GeneralSpec, entry, (*place, name), faults)) for name, entry in value.items()
+    )
+    return tuple((name, spec) for name, spec in found if spec is not None)
+
+
+def _read_generals(value: object, place: Place, faults: list[Fault]) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise Misread(f"must be a list, not {kind_of(value)}")
+    found = (read_struct(GeneralSpec, entry, (*place, index), faults) for index, entry in enumerate(value))
+    return tuple(spec for spec in found if spec is not None)
+
+
+def _read_classes(value: object, place: Place, faults: list[Fault]) -> tuple[tuple[str, MethodClass], ...]:
+    if not isinstance(value, Mapping):
+        raise Misread(f"must be a mapping of methods to pass, log or review, not {kind_of(value)}")
+    read = reader_of(MethodClass).read
+    out = []
+    for name, word in value.items():
+        try:
+            out.append((str(name), read(word, place, faults)))
+        except Misread as why:
+            faults.append(Fault((*place, str(name)), why.message, why.hint))
+    # The most exact name first, so that tools/call wins over tools/*.
+    return tuple(sorted(out, key=lambda pair: (pair[0].endswith("*"), -len(pair[0]))))
+
+
+_GENERAL = struct_schema(GeneralSpec)
+READERS[Chain] = Reader(
+    lambda value, place, faults: read_struct(Chain, value, place, faults), struct_schema(Chain)
+)
+READERS["rules"] = Reader(_read_rules, {"type": "array", "items": {"$ref": "#/$defs/rule"}})
+READERS["method_interceptors"] = Reader(_read_guards, {"type": "object", "additionalProperties": _GENERAL})
+READERS["interceptors"] = Reader(_read_generals, {"type": "array", "items": _GENERAL})
+READERS["classes"] = Reader(
+    _read_classes, {"type": "object", "additionalProperties": {"enum": ["pass", "log", "review"]}}
+)

@@ -1,0 +1,54 @@
+"""How much care a method gets: pass, log or review.
+
+`review`: a rule that fails blocks the message. `log` and `pass`: it falls to default_action. `pass` is not
+audited either. A response has the class of its request here, because what a failed rule should have taken
+out of it would otherwise reach the client.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.policy.rules.embedded import carried_methods
+from penstock.policy.rules.exchange import Context
+from penstock.policy.rules.message_parts import method_of
+from penstock.wire.mcp.message import Kind, Message
+
+MethodClass = Literal["pass", "log", "review"]
+
+REVIEWED = frozenset({"tools/call", "resources/read", "sampling/createMessage"})
+_PASSED = frozenset({"initialize", "ping"})
+
+
+class MethodClasses(Struct, frozen=True):
+    """The classes, with the user's own on top: exact names, or beginnings that end in *."""
+
+    own: tuple[tuple[str, MethodClass], ...] = ()
+
+    def class_of(self, method: str | None) -> MethodClass:
+        """The class of a request or notification with this method."""
+        for name, chosen in self.own:
+            if method == name or (name.endswith("*") and (method or "").startswith(name[:-1])):
+                return chosen
+        if method in REVIEWED:
+            return "review"
+        if method in _PASSED or (method or "").startswith("notifications/"):
+            return "pass"
+        return "log"
+
+    def is_reviewed(self, message: Message, context: Context) -> bool:
+        """Whether a failure while looking at the message must block it."""
+        if self.class_of(method_of(message, context)) == "review":
+            return True
+        if message.kind is not Kind.RESPONSE:
+            return False
+        return any(self.class_of(method) == "review" for method in carried_methods(message))
+
+    def audit_class(self, message: Message) -> MethodClass:
+        """What the audit makes of it: responses pass, unless they carry a reviewed request."""
+        if message.kind is not Kind.RESPONSE:
+            return self.class_of(message.method)
+        carried = [self.class_of(method) for method in carried_methods(message)]
+        return "review" if "review" in carried else "pass"

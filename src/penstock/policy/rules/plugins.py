@@ -1,0 +1,49 @@
+"""Python code of the user's, by import path: `package.module:name` (or `package.module.name`)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from penstock.policy.rules.binder import READERS, Fault, Misread, Place, Reader
+
+
+class Callee(Struct, frozen=True):
+    """A function, and what it was called in the file."""
+
+    source: str
+    function: Callable[[Any], Any]
+
+    def __str__(self) -> str:
+        return self.source
+
+
+def load(source: object) -> Any:
+    """What stands at an import path. Raises Misread."""
+    if not isinstance(source, str):
+        raise Misread("must be an import path such as package.module:name")
+    module_name, colon, name = source.partition(":")
+    if not colon:
+        module_name, _, name = source.rpartition(".")
+    if not module_name or not name or module_name.startswith("."):
+        raise Misread(f'invalid import path "{source}"', "write it like package.module:name")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for step in name.split("."):
+            found = getattr(found, step)
+    except Exception as why:  # the module is the user's: anything may go wrong in it
+        raise Misread(f'cannot load "{source}"', f"{type(why).__name__}: {why}") from None
+    return found
+
+
+def _read_callee(value: object, place: Place, faults: list[Fault]) -> Callee:
+    found = load(value)
+    if not callable(found):
+        raise Misread(f'"{value}" cannot be called')
+    return Callee(str(value), found)
+
+
+READERS[Callee] = Reader(_read_callee, {"type": "string", "description": "an import path: module:function"})

@@ -1,0 +1,175 @@
+"""The upstream's tools after filtering: what is listed, what may be called."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from penstock import limits
+from penstock.policy.tools.tool_filter import Denial, ToolFilter
+from penstock.policy.tools.tool_lists import member_lists_hidden_tools, shown_error
+from penstock.wire.json.ambiguity import (
+    Ambiguous,
+    Members,
+    NotAnArray,
+    NotAnObject,
+    NotJson,
+    elements,
+    members,
+)
+from penstock.wire.json.splice import with_value, without
+from penstock.wire.mcp.replies import printable
+
+
+class BadToolList(ValueError):
+    """What the upstream sent is no tool list."""
+
+
+class Tool(Struct, frozen=True):
+    """One tool as the upstream describes it."""
+
+    name: str
+    raw: bytes
+    tokens: int
+
+
+class DeniedTool(Struct, frozen=True):
+    """A tool that is hidden, and why."""
+
+    name: str
+    why: Denial
+    tokens: int
+
+
+class ToolCatalog(Struct, frozen=True):
+    """What clients see of the upstream's tools."""
+
+    names: frozenset[str]
+    result: bytes  # the result of tools/list, ready to send
+    allowed: tuple[Tool, ...]
+    denied: tuple[DeniedTool, ...]
+    unmatched: tuple[str, ...]  # patterns that matched no tool
+    warnings: tuple[str, ...]  # entries that were left out because they are no tools
+    refusal: bytes | None = None  # the upstream's own error object, when it has no tools at all
+
+
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
+    """The catalog of the tools in `pages`, the results of tools/list in order.
+
+    Kept tools are the upstream's own bytes in its own order. Raises BadToolList.
+    """
+    allowed: list[Tool] = []
+    denied: list[DeniedTool] = []
+    warnings: list[str] = []
+    seen: set[str] = set()
+    doubtful: dict[str, Denial] = {}  # there twice, and one of the two is denied
+    for raw in (entry for page in pages for entry in _entries(page)):
+        try:
+            name, is_read_only, tokens = _inspect(raw)
+        except BadToolList as why:
+            warnings.append(str(why))
+            continue
+        denial = choice.maybe_denial(name, is_read_only)
+        if name in seen:
+            warnings.append(f'a second tool named "{printable(name)}" is left out')
+            if denial is not None:
+                doubtful[name] = denial
+            continue
+        seen.add(name)
+        if denial is None:
+            allowed.append(Tool(name, raw, tokens))
+        else:
+            denied.append(DeniedTool(name, denial, tokens))
+    if doubtful:
+        # Which of the two a call would run, only the upstream knows.
+        denied += [DeniedTool(t.name, doubtful[t.name], t.tokens) for t in allowed if t.name in doubtful]
+        allowed = [tool for tool in allowed if tool.name not in doubtful]
+    first = _without_hidden_lists(pages[0], choice, warnings)
+    is_whole = len(pages) == 1 and not denied and not warnings
+    return ToolCatalog(
+        names=frozenset(tool.name for tool in allowed),
+        result=first if is_whole else _list_result(first, allowed),
+        allowed=tuple(allowed),
+        denied=tuple(denied),
+        unmatched=tuple(choice.unmatched(sorted(seen))),
+        warnings=tuple(warnings),
+    )
+
+
+def empty_catalog(refusal: bytes, choice: ToolFilter) -> ToolCatalog:
+    """The catalog of an upstream that answers tools/list with the error object `refusal`."""
+    return ToolCatalog(frozenset(), b'{"tools":[]}', (), (), (), (), shown_error(refusal, choice))
+
+
+def _entries(page: bytes) -> list[bytes]:
+    try:
+        return elements(members(page)["tools"])
+    except KeyError:
+        raise BadToolList("its tool list has no tools member") from None
+    except (Ambiguous, NotJson, NotAnObject, NotAnArray):
+        raise BadToolList("its tool list cannot be read") from None
+
+
+def _without_hidden_lists(page: bytes, choice: ToolFilter, warnings: list[str]) -> bytes:
+    """`page` without what lists hidden tools beside the list itself."""
+    found = members(page)
+    for name in [name for name in found if name != "tools"]:
+        if member_lists_hidden_tools(name, found[name], choice):
+            warnings.append(f'"{printable(name)}" beside the tool list is left out: it lists hidden tools')
+            page = without(page, found, name)
+            found = members(page)
+    return page
+
+
+def _inspect(raw: bytes) -> tuple[str, bool, int]:
+    """Name, read-only hint and token estimate of one entry; BadToolList when it is no tool."""
+    try:
+        entry = members(raw)
+        name = _decode_text(entry["name"])
+    except Ambiguous:
+        raise BadToolList(
+            f"a tool whose members can be read in two ways is left out: {_glimpse(raw)}"
+        ) from None
+    except (NotJson, NotAnObject, KeyError, msgspec.DecodeError, UnicodeDecodeError):
+        raise BadToolList(f"an entry that has no name is left out: {_glimpse(raw)}") from None
+    if not 0 < len(name) <= limits.NAME_LENGTH or not name.isprintable() or " " in name:
+        raise BadToolList(
+            f'the tool "{printable(name)}" is left out: '
+            f"a name has 1 to {limits.NAME_LENGTH} visible characters"
+        )
+    if bytes(entry.get("inputSchema", b""))[:1] != b"{":
+        raise BadToolList(f'the tool "{printable(name)}" is left out: its inputSchema is not an object')
+    return name, _is_read_only(entry), _tokens(entry)
+
+
+def _is_read_only(entry: Members) -> bool:
+    try:
+        # Strictly true: a hint that a lax reader might take for true is not a promise.
+        annotations = members(entry["annotations"])
+        return bytes(annotations.get("readOnlyHint", b"")) == b"true"
+    except (KeyError, Ambiguous, NotJson, NotAnObject):
+        return False
+
+
+def _tokens(entry: Members) -> int:
+    """About how many tokens a model pays for seeing this tool: its name, description and input schema."""
+    shown = sum(
+        len(memoryview(entry[part])) for part in ("name", "description", "inputSchema") if part in entry
+    )
+    return -(-shown // limits.BYTES_PER_TOKEN)
+
+
+def _glimpse(raw: bytes) -> str:
+    return printable(raw[:60].decode("utf-8", "replace"))
+
+
+def _list_result(first_page: bytes, tools: list[Tool]) -> bytes:
+    """The first page's result with all kept tools in it and no cursor; its other members as they were."""
+    result = with_value(
+        first_page, members(first_page), "tools", b"[%b]" % b",".join(tool.raw for tool in tools)
+    )
+    found = members(result)
+    return without(result, found, "nextCursor") if "nextCursor" in found else result

@@ -1,0 +1,76 @@
+"""The stage that keeps clients to the catalog, whatever they call and however they spell it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
+from penstock.wire.json.ambiguity import as_lax_readers_see
+from penstock.wire.mcp.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
+from penstock.wire.mcp.replies import error_reply, raw_error_reply, result_reply, tool_not_found
+
+CALL = "tools/call"
+LIST = "tools/list"
+GATED = frozenset({CALL, LIST})
+_REQUEST = Kind.REQUEST
+
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
+    """What becomes of a client's request or notification; Hold while the catalog is on its way."""
+    method = message.method
+    if method == CALL and catalog is not None and message.tool in catalog.names:
+        # The hot path. Whoever told the tool's name has seen an id and an object called params.
+        return FORWARD
+    if method not in GATED:
+        if method is not None and _looks_gated(method):
+            if message.kind is not _REQUEST:
+                return Drop("a notification whose method merely looks like a tool method")
+            return _protocol_error(message, METHOD_NOT_FOUND, "Method not found")
+        return FORWARD
+    if message.kind is not _REQUEST or message.id_token == b"null":
+        return Drop(f"{method} without an id")
+    if catalog is None:
+        return HOLD
+    return _list(message, catalog) if method == LIST else _call(message, catalog)
+
+
+def _looks_gated(method: str) -> bool:
+    is_plain = method.isascii() and method.islower() and method.isprintable() and " " not in method
+    if is_plain and "tool" not in method:
+        return False
+    return as_lax_readers_see(method) in GATED
+
+
+def _call(message: Message, catalog: ToolCatalog) -> Verdict:
+    assert message.id_token is not None
+    name = message.tool
+    if name is None:
+        params = message.params
+        if params is None:
+            return _protocol_error(message, INVALID_PARAMS, "Invalid params: params must be an object")
+        try:
+            name = _decode_text(params["name"])
+        except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+            return _protocol_error(message, INVALID_PARAMS, "Invalid params: name must be a string")
+    if name in catalog.names:
+        return FORWARD
+    return Answer(tool_not_found(message.id_token, name))
+
+
+def _list(message: Message, catalog: ToolCatalog) -> Verdict:
+    assert message.id_token is not None
+    if "params" in message.envelope and message.params is None:
+        return _protocol_error(message, INVALID_PARAMS, "Invalid params: params must be an object")
+    if message.params is not None and bytes(message.params.get("cursor", b"null")) != b"null":
+        # The list has one page, so no cursor can be ours.
+        return _protocol_error(message, INVALID_PARAMS, "Invalid params: unknown cursor")
+    if catalog.refusal is not None:
+        return Answer(raw_error_reply(message.id_token, catalog.refusal))
+    return Answer(result_reply(message.id_token, catalog.result), is_list=True)
+
+
+def _protocol_error(message: Message, code: int, reason: str) -> Answer:
+    return Answer(error_reply(message.id_token, code, reason), code)

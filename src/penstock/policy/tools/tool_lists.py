@@ -1,0 +1,197 @@
+"""What a program could take for a list of tools, and whether a hidden tool is in it.
+
+Tool lists are answered from the catalog, so none should ever come by. This is for upstreams that send one
+unasked, as a notification, as the answer to something else, in an error, beside the members that the protocol
+knows, or on a resumed stream.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.wire.json.ambiguity import INHERITED, Crowded, checked_members, elements, folded, last_members
+from penstock.wire.json.member_names import places_called
+from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message
+from penstock.wire.mcp.replies import INVALID_ANSWER
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
+
+
+def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
+    """Whether something that the upstream sends lists a tool that the client must not see.
+
+    A result is a tool list when it has `tools` at its top, as the schema says; what a tool returns further
+    down is its own affair. Nothing else has any business with tools, at any depth.
+    """
+    if message.result is not None and message.result.keys() <= _USUAL_NAMES:
+        return False  # the hot path: no member is called tools, nor anything like it
+    if not _may_list(message.raw):
+        return False
+    try:
+        return any(
+            _part_lists_hidden(name, value, message, choice) for name, value in message.envelope.items()
+        )
+    except ValueError:
+        return True  # something about tools that we cannot read for certain, and others perhaps can
+
+
+def text_lists_hidden_tools(text: bytes, choice: ToolFilter) -> bool:
+    """The same for what is no message at all, such as the body of an error: JSON that lists a hidden tool.
+
+    Words about tools are free; only a list that a program could take for one is not.
+    """
+    if b"\0" not in text and not _may_list(text):  # in UTF-16 and UTF-32 every other byte is a NUL
+        return False
+    try:
+        return _lists_hidden_anywhere(text, choice)
+    except (Crowded, RecursionError):
+        return True  # words are not like this, and JavaScript reads on
+    except ValueError:
+        return False  # words
+
+
+def member_lists_hidden_tools(name: str, value: bytes | Raw, choice: ToolFilter) -> bool:
+    """The same for one member of an object that is passed on with others."""
+    return text_lists_hidden_tools(b"{%b:%b}" % (msgspec.json.encode(name), value), choice)
+
+
+def shown_error(error: bytes, choice: ToolFilter) -> bytes:
+    """The upstream's error object as a client may see it: as it is, unless it lists hidden tools."""
+    if not text_lists_hidden_tools(error, choice):
+        return error
+    return msgspec.json.encode({"code": INTERNAL_ERROR, "message": INVALID_ANSWER})
+
+
+def _may_list(text: bytes) -> bool:
+    """Whether a member could be called tools, however it is spelt."""
+    return not text.isascii() or b"\\u" in text or b"tools" in text.lower()
+
+
+def _part_lists_hidden(name: str, value: Raw, message: Message, choice: ToolFilter) -> bool:
+    """Whether one of the outermost members has a list with a hidden tool in it. Raises ValueError."""
+    if name == "result" and memoryview(value)[0] == _OPEN_BRACE:
+        return _result_lists_hidden(value, choice)
+    if name == "params" and message.method == _SAMPLING and message.kind is Kind.REQUEST:
+        return False  # tools offered to the client's own model, not the upstream's to be called
+    # With its name: one that is no member of the protocol may be called tools itself.
+    text = b"{%b:%b}" % (msgspec.json.encode(name), value)
+    return _may_list(text) and _lists_hidden_anywhere(text, choice)
+
+
+def _result_lists_hidden(result: Raw, choice: ToolFilter) -> bool:
+    """Whether the list at the top of `result` has a hidden tool in it. Raises ValueError."""
+    found, text = last_members(result)
+    if not any(folded(name) in _LIST_NAMES for name in found):
+        return False
+    return any(
+        _is_hidden(entry, choice)
+        for name, value in checked_members(result, found, text).items()
+        if folded(name) == "tools"
+        for entry in _entries_of(value)
+    )
+
+
+def _entries_of(tools: Raw) -> Iterator[object]:
+    """The entries of what is called tools; a large list is read one by one. Raises ValueError."""
+    if memoryview(tools)[0] == _OPEN_BRACKET:
+        for entry in elements(tools):
+            yield _decode_pairs(entry)
+    elif len(memoryview(tools)) <= _DEEP_BYTES:
+        yield from _entries(_decode_pairs(bytes(tools)))
+    else:
+        raise Crowded("what is called tools is too large to look at")
+
+
+def _lists_hidden_anywhere(text: bytes, choice: ToolFilter) -> bool:
+    """Whether a list called tools has a hidden tool in it, at any depth. Raises ValueError, as json does."""
+    if len(text) <= _DEEP_BYTES:
+        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
+    # Too large for a tree, so only the lists are made one.
+    from penstock.wire.json.json_walk import value_end  # its patterns take a while to compile
+
+    room = _DEEP_BYTES
+    for start in places_called("tools", rb"[\[{]", text):
+        end = value_end(text, start)
+        room -= end - start
+        if room < 0:
+            return True  # nobody has so much to say about tools that was not asked
+        if any(_is_hidden(tool, choice) for tool in _entries(_decode_pairs(text[start:end]))):
+            return True
+    return False
+
+
+def _is_hidden(entry: object, choice: ToolFilter) -> bool:
+    """Whether what stands in a list of tools is a hidden one: by its name, be it there once or twice, bare,
+    or wrapped in something that has no name."""
+    if isinstance(entry, str):
+        return choice.maybe_denial(entry, False) is not None
+    if not isinstance(entry, _Pairs):
+        return isinstance(entry, list) and any(_is_hidden(inner, choice) for inner in entry)
+    names = [name for key, name in entry if folded(key) == "name" and isinstance(name, str)]
+    if any(choice.maybe_denial(name, _says_read_only(entry)) is not None for name in names):
+        return True
+    return any(
+        _is_hidden(inner, choice)
+        for key, inner in entry
+        if isinstance(inner, _Pairs) and (not names or folded(key) in INHERITED)
+    )
+
+
+def _says_read_only(tool: _Pairs) -> bool:
+    annotations = [inner for name, inner in tool if name == "annotations" and isinstance(inner, _Pairs)]
+    return [hint for inner in annotations for name, hint in inner if name == "readOnlyHint"] == [True]
+
+
+def _listed(content: object) -> Iterator[object]:
+    """Everything that stands in a list called tools, however deep it lies."""
+    if isinstance(content, _Pairs):
+        for name, inner in content:
+            if folded(name) == "tools":
+                yield from _entries(inner)
+            yield from _listed(inner)
+    elif isinstance(content, list):
+        for inner in content:
+            yield from _listed(inner)
+
+
+def _entries(tools: object) -> Iterator[object]:
+    """The entries of what is called tools: of a list, or of an object that has them by their names."""
+    if isinstance(tools, _Pairs):
+        for name, inner in tools:
+            if isinstance(inner, _Pairs):
+                is_tool = any(folded(key) == "inputschema" for key, _ in inner)
+                yield _Pairs([("name", name), *inner]) if is_tool else inner
+    elif isinstance(tools, list):
+        yield from tools
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object with all its members, also those that stand twice."""
+
+
+def _decode_pairs(text: bytes) -> object:
+    from json import detect_encoding
+
+    return _decoder().decode(text.decode(detect_encoding(text), "surrogatepass"))
+
+
+@functools.cache
+def _decoder() -> JSONDecoder:
+    from json import JSONDecoder  # the only reader at hand that shows repeated names
+
+    return JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+
+
+_USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
+_LIST_NAMES = INHERITED | {"tools"}
+_SAMPLING = "sampling/createMessage"
+_OPEN_BRACE = ord("{")
+_OPEN_BRACKET = ord("[")
+_DEEP_BYTES = 256 * 1024  # above this, a tree of the whole message would cost more than the look is worth

@@ -1,0 +1,141 @@
+"""Requests that wait for their answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from penstock import limits
+from penstock.relay.contracts import Route
+from penstock.wire.mcp.ids import exact_key, id_key
+
+
+class Exchange(Struct):
+    """One request and, when it comes, its answer."""
+
+    id_token: bytes
+    method: str
+    route: Route | None = None
+    meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
+    asked: Any = None  # what the rules remember of it (relay/review.Asked), where they were asked
+    weight: int = 0  # bytes that are kept for it
+
+
+class PendingTable:
+    """The requests of one direction of one session that were passed on and not yet answered.
+
+    Past so many, or so many bytes of what is kept of them, the oldest are forgotten.
+    """
+
+    def __init__(self, capacity: int = limits.PENDING_REQUESTS) -> None:
+        self._capacity = capacity
+        self._exchanges: dict[bytes, Exchange] = {}
+        self._weight = 0  # of all together
+        # Keys of ids that a peer may give back less exactly, oldest first.
+        self._rounded: dict[bytes, dict[bytes, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._exchanges)
+
+    def __iter__(self) -> Iterator[Exchange]:
+        return iter(self._exchanges.values())
+
+    def open(self, exchange: Exchange) -> bool:
+        """Remembers a request; False when its id is already waiting for an answer."""
+        key = exact_key(exchange.id_token)
+        if key in self._exchanges:
+            return False
+        exchange.weight = len(key) + len(exchange.method)
+        if exchange.meta is not None:
+            exchange.weight += len(exchange.meta)
+        if exchange.asked is not None:
+            exchange.weight += len(exchange.asked.state.request.raw)
+        self._weight += exchange.weight
+        if len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES:
+            self._forget_oldest()
+        self._exchanges[key] = exchange
+        rounded = id_key(exchange.id_token)
+        if rounded != key:
+            self._rounded.setdefault(rounded, {})[key] = None
+        return True
+
+    def close(self, id_token: bytes) -> Exchange | None:
+        """The request that `id_token` answers, forgotten from now on."""
+        key = exact_key(id_token)
+        if key in self._exchanges:
+            return self._take_out(key)
+        alike = self._rounded.get(id_key(id_token))
+        return self._take_out(next(iter(alike))) if alike else None
+
+    def find(self, id_token: bytes) -> Exchange | None:
+        """The request that waits under `id_token`."""
+        return self._exchanges.get(exact_key(id_token))
+
+    def close_all(self) -> list[Exchange]:
+        """Everything that waits, forgotten from now on."""
+        waiting = list(self._exchanges.values())
+        self._exchanges.clear()
+        self._rounded.clear()
+        self._weight = 0
+        return waiting
+
+    def _forget_oldest(self) -> None:
+        """Makes room for one more."""
+        while self._exchanges and (
+            len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES
+        ):
+            self._take_out(next(iter(self._exchanges)))
+
+    def _take_out(self, key: bytes) -> Exchange:
+        exchange = self._exchanges.pop(key)
+        self._weight -= exchange.weight
+        if self._rounded:
+            rounded = id_key(exchange.id_token)
+            alike = self._rounded.get(rounded)
+            if alike is not None:
+                alike.pop(key, None)
+                if not alike:
+                    del self._rounded[rounded]
+        return exchange
+
+
+class RecentIds:
+    """The last ids that were answered here, so that what refers to them stays here too."""
+
+    def __init__(self, capacity: int = limits.REFUSED_IDS) -> None:
+        self._order: deque[bytes] = deque()
+        self._keys: set[bytes] = set()
+        self._capacity = capacity
+
+    def add(self, id_token: bytes) -> None:
+        """Remembers an id, forgetting the oldest when there are too many."""
+        key = _short_key(id_token)
+        if key not in self._keys:
+            self._keys.add(key)
+            self._order.append(key)
+            if len(self._order) > self._capacity:
+                self._keys.discard(self._order.popleft())
+
+    def __contains__(self, id_token: bytes) -> bool:
+        return _short_key(id_token) in self._keys
+
+    def discard(self, id_token: bytes) -> None:
+        """Forgets an id that is now in use for something that was passed on."""
+        if not self._keys:
+            return
+        key = _short_key(id_token)
+        if key in self._keys:
+            self._keys.discard(key)
+            self._order.remove(key)
+
+
+def _short_key(id_token: bytes) -> bytes:
+    """What stands for an id where it need not be given back: an id may be as long as a message."""
+    key = id_key(id_token)
+    return key if len(key) <= _KEPT_ID_BYTES else b"%d" % hash(key)
+
+
+_KEPT_ID_BYTES = 256

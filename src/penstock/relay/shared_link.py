@@ -1,0 +1,134 @@
+"""The one shared link for clients of the modern era: opened when the first of them comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from penstock.errors import UpstreamError
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.drift import maybe_drift
+from penstock.policy.tools.schema import SchemaCheck
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.tool_lists import shown_error
+from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.contracts import UpstreamLink
+from penstock.relay.multiplexer import Multiplexer
+from penstock.relay.upstream_probe import NotThisEra, UpstreamProbe
+from penstock.wire.mcp.eras import Era
+
+log = logging.getLogger("penstock")
+
+Outcome = tuple[Multiplexer, ToolCatalog] | UpstreamError
+
+
+class SharedLink:
+    """Opens the shared link, learns the modern catalog over it, and opens another when it is lost."""
+
+    def __init__(
+        self,
+        open_link: Callable[[], UpstreamLink],
+        choice: ToolFilter,
+        catalogs: Catalogs,
+        tools_seconds: float,
+        on_catalog: Callable[[ToolCatalog], None],
+        schema: SchemaCheck | None,
+        on_lost: Callable[[UpstreamError], None],
+    ) -> None:
+        """`on_lost` hears when the shared link is gone."""
+        self._open_link = open_link
+        self._choice = choice
+        self._catalogs = catalogs
+        self._tools_seconds = tools_seconds
+        self._on_catalog = on_catalog
+        self._schema = schema
+        self._on_lost = on_lost
+        self._ready: tuple[Multiplexer, ToolCatalog] | None = None
+        self._waiting: list[Callable[[Outcome], None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._verdict: NotThisEra | None = None
+
+    @property
+    def refusal(self) -> bytes | None:
+        """The error object of an upstream that does not speak the modern era."""
+        return shown_error(self._verdict.error, self._choice) if self._verdict is not None else None
+
+    def adopt(self, link: UpstreamLink, catalog: ToolCatalog) -> None:
+        """Uses a link that is already open and known to be modern."""
+        self._ready = (self._share(link), catalog)
+
+    def serve(self, then: Callable[[Outcome], None]) -> None:
+        """Calls `then` with the link and its catalog, now or when they are there."""
+        if self._ready is not None and not self._ready[0].is_lost:
+            then(self._ready)
+            return
+        if self._verdict is not None:
+            then(self._verdict)
+            return
+        self._ready = None
+        self._waiting.append(then)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._open())
+
+    def withdraw(self, then: Callable[[Outcome], None]) -> None:
+        """Nobody waits there any more: what is kept for it goes now, and not when the upstream answers."""
+        if then in self._waiting:
+            self._waiting.remove(then)
+
+    def end_listeners(self) -> None:
+        """Ends the requests that only listen."""
+        if self._ready is not None:
+            self._ready[0].end_listeners()
+
+    def lose(self, error: UpstreamError) -> None:
+        """The upstream is gone, as another link has found out: everybody who waits hears it."""
+        if self._ready is not None and not self._ready[0].is_lost:
+            self._ready[0].upstream_lost(error)
+
+    async def close(self) -> None:
+        """Closes the link."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._ready is not None:
+            await self._ready[0].close()
+
+    async def _open(self) -> None:
+        outcome: Outcome
+        try:
+            outcome = self._ready = await self._learn()
+        except UpstreamError as error:
+            log.warning("%s. %s.", error.headline, error.detail)
+            if isinstance(error, NotThisEra):
+                self._verdict = error
+            outcome = error
+        finally:
+            self._task = None
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then(outcome)
+
+    async def _learn(self) -> tuple[Multiplexer, ToolCatalog]:
+        link = self._open_link()
+        try:
+            _, catalog = await UpstreamProbe(link, self._tools_seconds).learn(self._choice, Era.MODERN)
+        except BaseException:
+            await link.close()
+            raise
+        key = CatalogKey(Era.MODERN)
+        known = self._catalogs.maybe_known(key)
+        if known is None:
+            self._catalogs.put(key, catalog)
+            self._on_catalog(catalog)
+            return self._share(link), catalog
+        # The list is frozen for our life: a link that had to be opened anew does not bring a new one.
+        drift = maybe_drift(known, catalog)
+        if drift is not None:
+            log.warning(
+                "The upstream's tools are not what they were; clients keep the list they had. %s", drift
+            )
+        return self._share(link), known
+
+    def _share(self, link: UpstreamLink) -> Multiplexer:
+        return Multiplexer(link, self._choice, self._schema, self._on_lost)

@@ -1,0 +1,120 @@
+"""Asking an upstream for every page of its tool list."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+from msgspec import Raw
+
+from penstock import limits
+from penstock.errors import ToolListFailed
+from penstock.policy.tools.catalog import BadToolList, ToolCatalog, build_catalog, empty_catalog
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.wire.json.ambiguity import Ambiguous, NotAnObject, NotJson, members, readable
+from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
+from penstock.wire.mcp.replies import printable
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
+def own_request(id_token: bytes, method: str, params: bytes) -> Message:
+    """A request of our own."""
+    name = msgspec.json.encode(method)
+    raw = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (id_token, name, params)
+    envelope = {"jsonrpc": Raw(b'"2.0"'), "id": Raw(id_token), "method": Raw(name), "params": Raw(params)}
+    return Message(raw, Kind.REQUEST, id_token, method, envelope, members(params))
+
+
+def own_notification(method: str, params: bytes | None = None) -> Message:
+    """A notification of our own."""
+    name = msgspec.json.encode(method)
+    envelope = {"jsonrpc": Raw(b'"2.0"'), "method": Raw(name)}
+    raw = b'{"jsonrpc":"2.0","method":%b' % name
+    if params is not None:
+        envelope["params"] = Raw(params)
+        raw += b',"params":' + params
+    return Message(raw + b"}", Kind.NOTIFICATION, None, method, envelope, members(params) if params else None)
+
+
+def own_id() -> bytes:
+    """An id that no client can have chosen, as a JSON token."""
+    return b'"penstock-%b"' % os.urandom(16).hex().encode()
+
+
+class ToolListPages:
+    """One walk through the pages of tools/list. It does no I/O: it says what to send and takes answers."""
+
+    def __init__(self, meta: bytes | None, error_means_none: bool = False) -> None:
+        """`meta` is the `_meta` that a modern request must carry. With `error_means_none`, an upstream that
+        answers with an error is one without tools, whatever the error."""
+        self._meta = meta
+        self._error_means_none = error_means_none
+        self._id_token = b""
+        self._cursors: set[bytes] = set()
+        self._bytes = 0
+        self.pages: list[bytes] = []
+        self.refusal: bytes | None = None
+
+    def first_request(self) -> Message:
+        """The request for the first page."""
+        return self._request(None)
+
+    def owns(self, id_token: bytes | None) -> bool:
+        """Whether a response belongs to this fetch."""
+        return id_token == self._id_token
+
+    def take(self, response: Message) -> Message | None:
+        """Takes one page; gives the next request, or None when the list is complete.
+
+        Raises ToolListFailed; `refusal` then holds the upstream's error object, if it sent one.
+        """
+        if "error" in response.envelope:
+            self._take_error(bytes(response.envelope["error"]))
+            return None
+        page = bytes(response.envelope["result"])
+        try:
+            cursor = members(page).get("nextCursor")
+        except (Ambiguous, NotJson, NotAnObject):
+            raise ToolListFailed("The tool list cannot be read") from None
+        self.pages.append(page)
+        self._bytes += len(page)
+        if cursor is None or bytes(cursor) == b"null":
+            return None
+        token = bytes(cursor)
+        if token in self._cursors:
+            raise ToolListFailed("The tool list has no end: a cursor came twice")
+        if len(self.pages) >= limits.LIST_PAGES or self._bytes > limits.LIST_BYTES:
+            raise ToolListFailed(f"The tool list has no end: {len(self.pages)} pages, {self._bytes} bytes")
+        self._cursors.add(token)
+        return self._request(token)
+
+    def catalog(self, choice: ToolFilter) -> ToolCatalog:
+        """The catalog made of the pages. Raises ToolListFailed when they are no tool list."""
+        if self.refusal is not None:
+            return empty_catalog(self.refusal, choice)
+        try:
+            return build_catalog(self.pages, choice)
+        except BadToolList as why:
+            raise ToolListFailed(f"The answer is not valid: {why}") from None
+
+    def _take_error(self, error: bytes) -> None:
+        self.refusal = error
+        try:
+            read = msgspec.json.decode(readable(error), type=_Error)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            read = _Error()
+        if read.code != METHOD_NOT_FOUND and not self._error_means_none:
+            raise ToolListFailed(f"The upstream answered with error {read.code}: {printable(read.message)}")
+
+    def _request(self, cursor: bytes | None) -> Message:
+        self._id_token = own_id()
+        parts = []
+        if cursor is not None:
+            parts.append(b'"cursor":' + cursor)
+        if self._meta is not None:
+            parts.append(b'"_meta":' + self._meta)
+        return own_request(self._id_token, "tools/list", b"{%b}" % b",".join(parts))

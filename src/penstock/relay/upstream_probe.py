@@ -1,0 +1,161 @@
+"""Penstock's own conversation with an upstream, to learn its tools when no client has spoken yet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+from msgspec import Raw
+
+from penstock import __version__
+from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.relay.contracts import UpstreamLink
+from penstock.relay.server_info import maybe_server_info
+from penstock.relay.tool_list_pages import ToolListPages, own_id, own_notification, own_request
+from penstock.wire.mcp.eras import (
+    LEGACY_VERSIONS,
+    META_CAPABILITIES,
+    META_CLIENT,
+    META_VERSION,
+    MODERN_VERSIONS,
+    Era,
+)
+from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.message import METHOD_NOT_FOUND, Batch, Kind, Message, read_upstream_message
+from penstock.wire.mcp.replies import error_reply, result_reply
+
+log = logging.getLogger("penstock")
+
+_CLIENT = {"name": "penstock", "version": __version__}
+
+_CAPABILITIES: dict[str, object] = {"roots": {}, "sampling": {}, "elicitation": {}}
+"""Some upstreams list a tool only to clients that can do what it asks of them. Which clients will come is not
+known yet, so we ask for all there is; a client that cannot do it is told so by the upstream when it calls."""
+
+
+class NotThisEra(ToolListFailed):
+    """The upstream answers, but not in the era that was asked for; `error` is its own error object."""
+
+    def __init__(self, detail: str, error: bytes) -> None:
+        super().__init__(detail)
+        self.error = error
+
+
+class UpstreamProbe:
+    """One handshake and one tool list, over a link that nobody else uses meanwhile."""
+
+    def __init__(self, link: UpstreamLink, tools_seconds: float) -> None:
+        self._link = link
+        self._seconds = tools_seconds
+        self._waiting: dict[bytes, asyncio.Future[Message]] = {}
+        self._lost: UpstreamError | None = None
+        link.receiver = self
+
+    async def learn(self, choice: ToolFilter, era: Era | None = None) -> tuple[Era, ToolCatalog]:
+        """Which era the upstream speaks (the one asked for, or the first it answers in) and its catalog.
+
+        Raises ToolListFailed, or the UpstreamError that the link met.
+        """
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._learn(choice, era)
+        except TimeoutError:
+            detail = f"Request timeout after {round(self._seconds * 1000)}ms"
+            raise ToolListFailed(detail, Failure.TIMEOUT) from None
+
+    async def _learn(self, choice: ToolFilter, era: Era | None) -> tuple[Era, ToolCatalog]:
+        if era is not Era.MODERN:
+            answer = await self._ask(
+                "initialize",
+                {
+                    "protocolVersion": LEGACY_VERSIONS[-1],
+                    "capabilities": _CAPABILITIES,
+                    "clientInfo": _CLIENT,
+                },
+            )
+            if "result" in answer.envelope:
+                self._link.send(own_notification("notifications/initialized"))
+                return Era.LEGACY, await self._list(None, _offers_tools(answer), choice)
+            if era is Era.LEGACY:
+                raise NotThisEra("The upstream refused to initialize", bytes(answer.envelope["error"]))
+        meta = msgspec.json.encode(
+            {META_VERSION: MODERN_VERSIONS[-1], META_CLIENT: _CLIENT, META_CAPABILITIES: _CAPABILITIES}
+        )
+        answer = await self._ask("server/discover", {"_meta": Raw(meta)})
+        if "result" not in answer.envelope:
+            detail = "The upstream does not answer server/discover"
+            raise NotThisEra(detail, bytes(answer.envelope["error"]))
+        return Era.MODERN, await self._list(meta, _offers_tools(answer), choice)
+
+    async def _list(self, meta: bytes | None, offers_tools: bool, choice: ToolFilter) -> ToolCatalog:
+        fetch = ToolListPages(meta, error_means_none=not offers_tools)
+        request: Message | None = fetch.first_request()
+        while request is not None:
+            request = fetch.take(await self._send(request))
+        return fetch.catalog(choice)
+
+    async def _ask(self, method: str, params: dict[str, object]) -> Message:
+        return await self._send(own_request(own_id(), method, msgspec.json.encode(params)))
+
+    async def _send(self, request: Message) -> Message:
+        assert request.id_token is not None
+        if self._lost is not None:
+            raise self._lost
+        key = id_key(request.id_token)
+        answer = self._waiting[key] = asyncio.get_running_loop().create_future()
+        self._link.send(request)
+        try:
+            message: Message = await answer
+            return message
+        finally:
+            self._waiting.pop(key, None)
+
+    def from_upstream(self, raw: bytes) -> None:
+        """Takes answers; what an upstream may ask of a client is answered so that it goes on."""
+        try:
+            message = read_upstream_message(raw)
+        except UpstreamProtocolError as refusal:
+            self.upstream_refused(refusal.id_token, refusal.reason)
+            return
+        if isinstance(message, Batch) or message.id_token is None:
+            return
+        if message.kind is Kind.REQUEST:
+            if message.method == "ping":
+                self._reply(result_reply(message.id_token, b"{}"))
+            elif message.method == "roots/list":
+                self._reply(result_reply(message.id_token, b'{"roots":[]}'))
+            else:
+                self._reply(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))
+            return
+        answer = self._waiting.get(id_key(message.id_token))
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+        """An answer that cannot be read is no answer."""
+        log.warning("Skipped a message from the upstream. %s.", why)
+        if id_token is not None and id_key(id_token) in self._waiting:
+            self._fail(ToolListFailed("The answer cannot be read"))
+
+    def upstream_lost(self, error: UpstreamError) -> None:
+        """The link is gone, and so is the answer."""
+        self._lost = error
+        self._fail(error)
+
+    def _fail(self, error: UpstreamError) -> None:
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(error)
+
+    def _reply(self, raw: bytes) -> None:
+        reply = read_upstream_message(raw)
+        assert isinstance(reply, Message)
+        self._link.send(reply)
+
+
+def _offers_tools(answer: Message) -> bool:
+    server_info = maybe_server_info(answer.envelope["result"])
+    return server_info is None or server_info.has_tools

@@ -1,0 +1,272 @@
+"""Serving clients over HTTP: learning the upstream's tools, opening the doors, closing them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock import limits
+from penstock import logs as say
+from penstock.catalog_summary import say_catalog
+from penstock.config.model import ProxyConfig, UrlUpstream
+from penstock.downstream.host_origin_check import HostOriginCheck
+from penstock.downstream.legacy_http import LegacyDoor
+from penstock.downstream.modern_http import ModernDoor
+from penstock.downstream.replies import refuse
+from penstock.downstream.router import Door, Router
+from penstock.downstream.sse import SseDoor
+from penstock.errors import PenstockError, UpstreamError, UpstreamLost
+from penstock.net.http_client import HttpClient
+from penstock.net.http_exchange import Reply, Request
+from penstock.net.http_server import HttpServer, ServerLimits
+from penstock.net.warden import Warden
+from penstock.open_links import open_live_rules, open_upstream
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.schema import SchemaCheck
+from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.contracts import UpstreamLink
+from penstock.relay.link_pool import LinkPool
+from penstock.relay.sessions import Sessions
+from penstock.relay.shared_link import SharedLink
+from penstock.relay.upstream_probe import UpstreamProbe
+from penstock.wire.mcp.eras import Era, era_of_header
+
+if TYPE_CHECKING:
+    from penstock.downstream.passthrough import Passthrough
+
+log = logging.getLogger("penstock")
+
+
+async def serve_http(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
+    """Serves until it is asked to end or the upstream is lost; gives back the exit code."""
+    warden = Warden()
+    try:
+        return await _Listening(config, warden, reread).run()
+    finally:
+        warden.dismiss()
+
+
+class _Listening:
+    def __init__(self, config: ProxyConfig, warden: Warden, reread: Callable[[bytes], ProxyConfig]) -> None:
+        assert config.listen is not None
+        self._config = config
+        self._warden = warden
+        self._loop = asyncio.get_running_loop()
+        self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
+        self._signals = 0
+        self._schema = SchemaCheck(config.validate) if config.validate is not None else None
+        self._live_rules = open_live_rules(config, reread, warden)
+        self._reviews = self._live_rules.reviews if self._live_rules is not None else None
+        self._catalogs = Catalogs(self._learn)
+        self._sessions = Sessions()
+        self._pool = LinkPool(
+            self._open_link,
+            config.choice,
+            self._catalogs,
+            config.tools_seconds,
+            say_catalog,
+            self._schema,
+            self._reviews,
+        )
+        self._shared_link = SharedLink(
+            self._open_link,
+            config.choice,
+            self._catalogs,
+            config.tools_seconds,
+            say_catalog,
+            self._schema,
+            self._on_session_lost,
+        )
+        self._client: HttpClient | None = None
+        self._passthrough: Passthrough | None = None
+        self._has_sessions = False
+        self._kind: str | None = None
+
+    async def run(self) -> int:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._loop.add_signal_handler(number, self._on_signal, number)
+        meeting = self._loop.create_task(self._meet_upstream())
+        self._ending.add_done_callback(lambda ending: meeting.cancel())
+        await asyncio.wait({meeting})
+        if meeting.cancelled():
+            await self._pool.closed()
+            return 0
+        await meeting
+        server = HttpServer(self._front(), ServerLimits.affordable())
+        assert self._config.listen is not None
+        host, port = await server.listen(*self._config.listen)
+        shown = f"[{host}]" if ":" in host else host
+        log.info(
+            "Listening on http://%s:%d/mcp (Streamable HTTP) and http://%s:%d/sse (legacy SSE).",
+            shown,
+            port,
+            shown,
+            port,
+        )
+        if self._live_rules is not None:
+            self._live_rules.start()
+        error = await self._ending
+        if error is not None:
+            say.say_error(error, self._config.log_format)
+            if isinstance(error, UpstreamError):
+                self._sessions.lose_all(error)
+                self._shared_link.lose(error)
+                if self._passthrough is not None:
+                    self._passthrough.fail_all(error)
+        await self._close(server, 0.5 if error is not None else limits.DRAIN_SECONDS)
+        return 0 if error is None else error.exit_code
+
+    # --- the upstream ------------------------------------------------------------------------------------
+
+    async def _meet_upstream(self) -> None:
+        """Learns what the upstream is and which tools it has, or fails."""
+        link = self._open_link()
+        is_kept = False
+        try:
+            try:
+                era, catalog = await UpstreamProbe(link, self._config.tools_seconds).learn(
+                    self._config.choice
+                )
+            except UpstreamError:
+                if getattr(link, "wants_credentials", False):
+                    self._catalogs.is_by_principal = True
+                    log.info(
+                        "The upstream wants credentials; each client's own will be used to list its tools."
+                    )
+                    return
+                raise
+            self._catalogs.put(CatalogKey(era), catalog)
+            if self._config.choice.is_active:
+                say_catalog(catalog)
+            else:
+                log.info("%d tools, none denied.", len(catalog.allowed))
+            if era is Era.MODERN and not self._is_streamable(link):
+                is_kept = True
+                self._shared_link.adopt(link, catalog)
+        finally:
+            self._kind = getattr(link, "kind", None)
+            self._has_sessions = bool(getattr(link, "has_session", False))
+            if not is_kept:
+                self._pool.close_link(link)
+
+    async def _learn(self, era: Era) -> ToolCatalog:
+        """Asks the upstream for the catalog of an era that nobody spoke so far."""
+        link = self._open_link()
+        try:
+            _, catalog = await UpstreamProbe(link, self._config.tools_seconds).learn(self._config.choice, era)
+        finally:
+            self._pool.close_link(link)
+        say_catalog(catalog)
+        return catalog
+
+    def _open_link(self) -> UpstreamLink:
+        return open_upstream(self._config, self._warden)
+
+    def _is_streamable(self, link: UpstreamLink) -> bool:
+        return getattr(link, "kind", None) == "streamable"
+
+    # --- the doors ---------------------------------------------------------------------------------------
+
+    def _front(self) -> Router:
+        config = self._config
+        assert config.listen is not None
+        sse = SseDoor(self._pool, self._sessions, self._on_session_lost)
+        doors: dict[bytes, Door] = {b"/sse": sse.handle_stream, b"/messages": sse.handle_message}
+        well_known: Door | None = None
+        upstream = config.upstream
+        if isinstance(upstream, UrlUpstream) and self._kind != "sse":
+            from penstock.downstream.passthrough import Passthrough  # a command has no use for it
+
+            self._client = HttpClient(upstream.url, connect_timeout=config.connect_seconds)
+            self._passthrough = Passthrough(
+                self._client,
+                list(upstream.headers),
+                config.choice,
+                self._catalogs,
+                say_catalog,
+                self._on_upstream_lost,
+                self._has_sessions,
+                self._schema,
+                self._reviews,
+                config.tools_seconds,
+            )
+            doors[b"/mcp"] = self._passthrough.handle
+            well_known = self._passthrough.handle_well_known
+        else:
+            legacy = LegacyDoor(self._pool, self._sessions, self._on_session_lost)
+            modern = ModernDoor(self._shared_link, config.choice, self._reviews)
+            doors[b"/mcp"] = _by_era(legacy, modern)
+        host = config.listen[0]
+        is_loopback = host in ("localhost", "::1") or host.startswith("127.")
+        guard = HostOriginCheck(is_loopback, list(config.allowed_hosts), list(config.allowed_origins))
+        return Router(guard, doors, well_known)
+
+    # --- the end -----------------------------------------------------------------------------------------
+
+    def _on_upstream_lost(self, error: UpstreamError) -> None:
+        upstream = self._config.upstream
+        if isinstance(upstream, UrlUpstream) and upstream.reconnect:
+            # Every request has a connection of its own, so the next one finds out whether it is back.
+            log.info("The upstream is gone: %s. The next request will look for it.", error.detail)
+        elif not self._ending.done():
+            log.info("The upstream is gone: %s.", error.detail)
+            self._end(UpstreamLost())
+
+    def _on_session_lost(self, error: PenstockError) -> None:
+        is_of_one = isinstance(error, UpstreamError) and error.is_of_one_session
+        if isinstance(self._config.upstream, UrlUpstream) and not is_of_one:
+            self._end(error)
+        else:
+            # Each session has a child of its own: one that dies takes its session with it, and no other. Nor
+            # does one that the upstream refuses or ends, or that we have no resources to open a connection
+            # for: else any client could end the sessions of all the others.
+            log.warning("%s. Its session has ended.", error.headline)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            raise SystemExit(128 + number)
+        if number is signal.SIGHUP and self._live_rules is not None:
+            self._signals -= 1
+            self._live_rules.reload()
+            return
+        log.info("%s: ending.", number.name)
+        self._end(None)
+
+    def _end(self, error: PenstockError | None) -> None:
+        if not self._ending.done():
+            self._ending.set_result(error)
+
+    async def _close(self, server: HttpServer, seconds: float) -> None:
+        drained = self._loop.create_task(server.drain(seconds))
+        await asyncio.wait({drained}, timeout=limits.DRAIN_LOOK_SECONDS)
+        # Streams have no end of their own, so each is ended when nothing is under way on it any more.
+        while not drained.done():
+            self._sessions.end_settled()
+            self._shared_link.end_listeners()
+            if self._passthrough is not None:
+                self._passthrough.end_streams()
+            await asyncio.wait({drained}, timeout=limits.DRAIN_LOOK_SECONDS)
+        self._sessions.end_all()
+        await self._shared_link.close()
+        if self._client is not None:
+            await self._client.close()
+        await self._pool.closed()
+        if self._live_rules is not None:
+            await self._live_rules.close()
+
+
+def _by_era(legacy: LegacyDoor, modern: ModernDoor) -> Door:
+    def handle(request: Request, reply: Reply) -> None:
+        version = request.header(b"mcp-protocol-version")
+        if version is not None and b"," in version:
+            refuse(reply, 400, "Invalid request: repeated MCP-Protocol-Version")
+        elif era_of_header(version) is Era.MODERN:
+            modern.handle(request, reply)
+        else:
+            legacy.handle(request, reply)
+
+    return handle

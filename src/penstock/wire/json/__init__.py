@@ -1,0 +1,1 @@
+"""JSON as bytes: read strictly, walked, spliced."""

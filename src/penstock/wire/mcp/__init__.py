@@ -1,0 +1,1 @@
+"""MCP messages, ids, eras and headers."""
