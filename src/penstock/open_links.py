@@ -63,7 +63,7 @@ def open_upstream(config: ProxyConfig, warden: Warden) -> Upstream:
 
 
 def open_shadow(spec: ForkSpec, warden: Warden) -> Upstream:
-    """The link to a shadow upstream that a rule names; its URL is held to what THREATS 114 says."""
+    """The link to a shadow upstream that a rule names; its address is judged as that of a webhook is."""
     if spec.url is None:
         from penstock.upstream.stdio import StdioUpstream
 

@@ -58,3 +58,15 @@ def test_every_number_has_its_reason() -> None:
     assert len(names) > 20
     for name in names:
         assert re.search(rf'^{name} = .*\n"""\S', source, re.MULTILINE), f"{name} has no reason"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index]
+    assert missing == ["index.md"]
+
+
+def test_nothing_points_to_a_document_that_is_not_here() -> None:
+    for page in [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md")]:
+        named = re.search(r"\b(THREATS|PRODUCT|DESIGN|HOUSE|PROTOCOL|FOUND)(\.md| \d)", page.read_text())
+        assert named is None, f"{page.name} points to {named and named[0]}"

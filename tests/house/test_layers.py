@@ -13,14 +13,16 @@ PLAIN = {"errors", "lazy_imports", "limits", "__init__"}  # anybody may import t
 ALLOWED = {
     "wire": set(),
     "policy": {"wire"},
+    "bridge": {"wire"},
     "net": {"wire"},
     "state": {"wire"},
-    "relay": {"policy", "wire"},
-    "downstream": {"relay", "policy", "wire", "net"},
-    "upstream": {"relay", "policy", "wire", "net"},
-    "observe": {"relay", "policy", "wire", "net", "state"},
-    "effects": {"relay", "policy", "wire", "net", "state"},
-    "dashboard": {"relay", "policy", "wire", "net", "state"},
+    "gate": {"policy", "wire"},
+    "relay": {"gate", "policy", "bridge", "wire"},
+    "downstream": {"relay", "gate", "policy", "wire", "net"},
+    "upstream": {"relay", "gate", "policy", "wire", "net"},
+    "observe": {"relay", "gate", "policy", "wire", "net", "state"},
+    "effects": {"relay", "gate", "policy", "wire", "net", "state"},
+    "watch": {"observe", "relay", "gate", "policy", "wire", "net", "state"},
 }
 ROOMS = sorted(room for room in ALLOWED if (SOURCE / room).is_dir())
 FILES = sorted(path for room in ROOMS for path in (SOURCE / room).rglob("*.py"))

@@ -1,4 +1,4 @@
-"""Which addresses a rule may make us talk to (THREATS 114).
+"""Which addresses a rule may make us talk to: the guard against server-side request forgery (SSRF).
 
 An address is judged after its name was resolved, and the connection goes to the address that was judged. So
 it does not matter how it was spelt (decimal, octal, short, mapped into IPv6) or what its name says the next

@@ -1,6 +1,7 @@
 """Results kept for the same question asked again, bounded by number, by bytes and by age.
 
-What makes two questions the same is decided by whoever makes the key (THREATS 119); here a key is bytes.
+What makes two questions the same is decided by whoever makes the key, the rights of the asker
+included: a result made for one client is never given to another. Here a key is bytes.
 """
 
 from __future__ import annotations

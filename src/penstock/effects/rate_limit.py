@@ -3,7 +3,8 @@
 At any moment at most `limit` messages have passed in the last `window` seconds. Refused ones do not count,
 so whoever keeps asking is served again as soon as there is room.
 
-The number of keys is bounded, and keys may come from clients (THREATS 118). Therefore:
+The number of keys is bounded, and keys may come from clients, who could invent them to
+escape a limit or to fill memory. Therefore:
 - a key is forgotten only when its window is empty, which loses nothing: no crowd of new keys can reset
   somebody's count;
 - while every place is taken, newcomers share one count for their limit and window: they are held to less

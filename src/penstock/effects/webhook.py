@@ -2,7 +2,8 @@
 
 A report waits in a bounded queue of its hook and is tried several times; a question is asked once. Neither
 follows redirects or uses a forward proxy: the address that is connected to is the one that was judged
-(THREATS 114). Only scheme, host and port of a hook are ever logged, as secrets stand in paths and headers.
+(`effects/addresses`). Only scheme, host and port of a hook are ever logged, as secrets stand in paths and
+headers.
 """
 
 from __future__ import annotations

@@ -288,7 +288,7 @@ class Reviews:
             review = self.new(session_id, principal)
             self.keep(key, review)
         elif review.session.principal != principal.hex():
-            # The session is the same, and so is what it remembers; the rights are not (THREATS 119).
+            # The session is the same, and so is what it remembers; the rights are not.
             review.session = structs.replace(review.session, principal=principal.hex())
         return review
 

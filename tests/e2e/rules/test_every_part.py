@@ -185,7 +185,7 @@ def check_allow(hall: Hall) -> None:
 @action_case
 def check_block(hall: Hall) -> None:
     error = hall.ask("v/block", why="${method}")["error"]
-    # What is inserted is not looked at again (THREATS 115).
+    # What is inserted is not looked at again (template injection).
     assert error == {
         "code": -32099,
         "message": "no ${method}",
