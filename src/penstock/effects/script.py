@@ -3,8 +3,8 @@
 The message goes to its stdin as JSON, the verdict comes from its stdout as JSON, and it must exit with
 status 0: anything else is no verdict. It is started from a list of words, never by a shell, and nothing of a
 message ever stands among them, so that none can be read as an option or a command. It has a process group
-of its own, of which nothing is left when the verdict is in, or when the time is over. It does not get our environment, which may hold secrets,
-but a short list of names and what the rule adds.
+of its own, of which nothing is left when the verdict is in, or when the time is over. It does not get our
+environment, which may hold secrets, but a short list of names and what the rule adds.
 """
 
 from __future__ import annotations
