@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.wire.json.json_walk import first_byte, parts
+from penstock import limits
+from penstock.wire.json.ambiguity import nests_deeper
+from penstock.wire.json.json_walk import TooMany, first_byte, parts
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -29,6 +31,7 @@ _LONG_NUMBER = 4000  # digits; Python turns no more than 4,300 into a number
 _BEYOND = 10**400  # no reader has it as a number of 64 bits
 _SAFE_INTEGER = 2**53  # up to here every reader has the same whole numbers
 _decode_text = msgspec.json.Decoder(str).decode
+_check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def text_of(token: bytes) -> str:
@@ -40,6 +43,31 @@ def text_of(token: bytes) -> str:
 
         found = json.loads(token)
         return found if isinstance(found, str) else ""
+
+
+_JSON_STARTS = (b"{", b"[", b"\\", b" ")
+
+
+def json_within(token: bytes) -> bytes | None:
+    """The object or array that stands in the string `token`, if one does: many servers read it as such."""
+    if token[1:2] not in _JSON_STARTS:
+        return None
+    text = text_of(token).strip(" \t\r\n")
+    if not text.startswith(("{", "[")) or not text.endswith(("}", "]")):
+        return None
+    inner = text.encode("utf-8", "surrogatepass")
+    if nests_deeper(inner, limits.NESTING):
+        raise TooMany("a text holds JSON that nests too deep")
+    try:
+        _check_json(inner)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        import json  # which takes NaN and half a surrogate pair, as the servers do that are meant here
+
+        try:
+            json.loads(text)
+        except ValueError:
+            return None
+    return inner
 
 
 def plain_value(token: bytes) -> Any:

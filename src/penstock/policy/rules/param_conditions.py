@@ -23,7 +23,8 @@ def holds_at(place: Place | None, path: Path, test: Test, every: bool) -> bool:
         return False
     if every:
         return path.surely(place.text, place.start, place.end, test)
-    return any(test(place.text, span) for span in path.find(place.text, place.start, place.end))
+    found = path.tokens(place.text, place.start, place.end)
+    return any(test(token, Span(0, len(token))) for token in found)
 
 
 def is_value(value: object, every: bool) -> Test:

@@ -93,9 +93,8 @@ class RuleSet:
     """All enabled rules, found by method; a method that no rule names costs one lookup."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self.rules = tuple(
-            sorted((r for r in rules if r.enabled), key=lambda rule: (-rule.priority, rule.id))
-        )
+        # Sorting keeps the order of the file among rules of equal priority.
+        self.rules = tuple(sorted((r for r in rules if r.enabled), key=lambda rule: -rule.priority))
         self._place = {rule.id: place for place, rule in enumerate(self.rules)}
         self._named: dict[tuple[str, Direction], list[Rule]] = {}
         self._open: dict[Direction, list[Rule]] = {"client": [], "upstream": []}

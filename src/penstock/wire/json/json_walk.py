@@ -47,6 +47,41 @@ class TooMany(ValueError):
     """There is more to look at than any honest message has."""
 
 
+class Budget:
+    """How much of one message may be looked at, by all rules together. Raises TooMany past it."""
+
+    __slots__ = ("_bytes", "_parts", "_within")
+
+    def __init__(self) -> None:
+        self._parts = limits.PATH_PARTS
+        self._bytes = limits.PATH_BYTES
+        self._within = limits.PATH_TEXTS
+
+    def spend(self, parts: int = 1) -> None:
+        """Some members or elements are looked at."""
+        self._parts -= parts
+        if self._parts < 0:
+            raise TooMany(f"more than {limits.PATH_PARTS} values to look at")
+
+    def spend_bytes(self, count: int) -> None:
+        """So many bytes are gone through once more."""
+        self._bytes -= count
+        if self._bytes < 0:
+            raise TooMany("the same bytes would have to be looked at again and again")
+
+    def go_within(self) -> None:
+        """A text that holds JSON is looked into."""
+        self._within -= 1
+        if self._within < 0:
+            raise TooMany(f"more than {limits.PATH_TEXTS} texts that hold JSON")
+
+    def end_of(self, text: bytes, start: int) -> int:
+        """Where the value at `start` ends; values within values are gone through again and again."""
+        end = value_end(text, start)
+        self.spend_bytes(end - start)
+        return end
+
+
 class Part(Struct, frozen=True, gc=False):
     """One member of an object or element of an array. `name` is as written, with quotes; None in an array."""
 
@@ -137,6 +172,28 @@ def parts(text: bytes | memoryview, start: int, skip: Skip | None = None) -> Ite
             return
         position = after.end()
     raise TooMany(f"more than {limits.PATH_PARTS} values to look at")
+
+
+_NEXT = re.compile(
+    rb"[ \t\r\n,{\[\]}]*+(?:(" + STRING + rb")" + _BLANK + rb":" + _BLANK + rb")?+"
+    rb"(" + STRING + rb"|[^ \t\r\n,\]}\"\[{:]++)?+",
+    re.DOTALL,
+)
+
+
+def leaves(text: bytes, start: int, end: int) -> Iterator[int]:
+    """Where each value below the container at text[start:end] begins that is no container itself."""
+    for found in _NEXT.finditer(text, start, end):
+        if found[2] is not None:
+            yield found.start(2)
+
+
+def members_below(text: bytes, start: int, end: int) -> Iterator[tuple[bytes, int]]:
+    """Every member of every object within the container at text[start:end]: its name as written, with
+    quotes, and where its value begins. One pass, however deep they lie."""
+    for found in _NEXT.finditer(text, start, end):
+        if found[1] is not None:
+            yield found[1], found.start(2) if found[2] is not None else found.end()
 
 
 def place_to_add(text: bytes, start: int, end: int) -> tuple[int, bool]:

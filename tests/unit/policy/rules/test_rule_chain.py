@@ -39,15 +39,15 @@ def _named(id: str, *actions: object, **more: Any) -> dict[str, object]:
 # --- order and disagreement ---------------------------------------------------------------------------
 
 
-def test_rules_run_by_priority_then_id_and_see_what_came_before() -> None:
+def test_rules_run_by_priority_then_in_the_order_of_the_file_and_see_what_came_before() -> None:
     box = interceptor(
         _named("b", {"set_param": {"field": "x", "value": "${param.x}b"}}, priority=5),
         _named("a", {"set_param": {"field": "x", "value": "${param.x}a"}}, priority=5),
         _named("z", {"set_param": {"field": "x", "value": "z"}}, priority=9),
     )
     outcome = send(box, CALL)
-    assert json.loads(outcome.verdict.raw or b"")["params"]["x"] == "zab"
-    assert outcome.rules == ("z", "a", "b")
+    assert json.loads(outcome.verdict.raw or b"")["params"]["x"] == "zba"
+    assert outcome.rules == ("z", "b", "a")
 
 
 def test_fail_fast_stops_at_the_first_block() -> None:

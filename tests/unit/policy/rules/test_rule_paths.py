@@ -40,13 +40,23 @@ def _remove(path: str, text: bytes = TEXT) -> bytes:
         (r"b\.c", [b"null"]),
         ("b.c", []),
         ("a.x.q", []),
+        ("**", [b"1", b"2", b"1", b"3", b"null"]),
+        ("a.**", [b"1", b"2", b"1", b"3"]),
+        ("**.z", [b"3"]),
+        ("**.x", [b"1", b"2"]),
+        ("a.**.y", [b'[1,{"z":3}]']),
+        ("**.y.0", [b"1"]),
+        ("**.y.*.z", [b"3"]),
+        ("**.q", []),
     ],
 )
 def test_all_values_at_a_path_are_found(path: str, found: list[bytes]) -> None:
     assert _find(path) == found
 
 
-@pytest.mark.parametrize("path", ["", "a..b", ".a", "a.", r"a\b", "a\\", ".".join("a" * 65)])
+@pytest.mark.parametrize(
+    "path", ["**.**", "a.**.*", "**.0", "", "a..b", ".a", "a.", r"a\b", "a\\", ".".join("a" * 65)]
+)
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(BadPath):
         parse_path(path)
@@ -187,3 +197,69 @@ def test_nobody_can_make_a_rule_look_up_a_long_line_of_ancestors(text: bytes) ->
     ):
         with pytest.raises(TooMany):
             look("a", text)
+
+
+NESTED = rb'{"p":{"p":1,"q":[{"p":"x"}]},"t":" {\"p\":[5]}","P":2}'
+
+
+def _tokens(path: str, text: bytes = NESTED) -> list[bytes]:
+    return parse_path(path).tokens(text, 0, len(text))
+
+
+def test_any_depth_finds_what_lies_in_itself_in_texts_and_under_another_spelling() -> None:
+    assert sorted(_tokens("**.p")) == sorted([b'{"p":1,"q":[{"p":"x"}]}', b"1", b'"x"', b"2", b"[5]"])
+    assert sorted(_tokens("**")) == sorted([b"1", b'"x"', rb'" {\"p\":[5]}"', b"5", b"2"])
+    assert parse_path("**.p").sure(NESTED, 0, len(NESTED)) is None  # to some, P is no p
+    assert parse_path("**.q").sure(NESTED, 0, len(NESTED)) == [b'[{"p":"x"}]']
+
+
+def test_what_a_text_holds_is_found_by_name_set_and_removed() -> None:
+    text = rb'{"options":"{\"force\": 1, \"deep\":\"[7]\"}"}'
+    assert _tokens("options.force", text) == [b"1"]
+    assert _tokens("options.deep.0", text) == [b"7"]
+    assert json.loads(json.loads(_set("options.force", text=text))["options"]) == {"force": 9, "deep": "[7]"}
+    assert json.loads(json.loads(_remove("options.force", text))["options"]) == {"deep": "[7]"}
+    assert _tokens("options.force", _remove("**.force", text)) == []
+
+
+def test_setting_and_removing_at_any_depth_leaves_nothing_behind() -> None:
+    after = _set("**.p", text=NESTED)
+    assert {bytes(token) for token in _tokens("**.p", after)} == {b"9"}
+    assert _tokens("**.p", _remove("**.p", NESTED)) == []
+    assert json.loads(_remove("**.p", NESTED)) == {"t": "{}"}
+
+
+def test_a_text_that_merely_begins_like_json_is_a_text() -> None:
+    for text in (rb'{"t":"{not json}"}', rb'{"t":"[1] and more"}', b'{"t":"{"}'):
+        assert _tokens("t.*", text) == []
+    assert _tokens("t.0", rb'{"t":"[NaN]"}') == [b"NaN"]  # Python reads it
+
+
+def test_values_within_values_are_gone_through_only_so_often() -> None:
+    deep = b'{"a":' * 120 + b'"' + b"x" * 1_000_000 + b'"' + b"}" * 120
+    with pytest.raises(TooMany):
+        _tokens("**.a", deep)
+
+
+trees = st.recursive(
+    st.none() | st.integers() | st.text('ab{}[]"\\'),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abq"), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(trees)
+def test_any_depth_finds_exactly_what_is_there(tree: object) -> None:
+    def named(part: object) -> list[object]:
+        if isinstance(part, dict):
+            return [x for name, v in part.items() for x in ([v] if name == "a" else []) + named(v)]
+        return [x for v in part for x in named(v)] if isinstance(part, list) else []
+
+    def leaf(part: object) -> list[object]:
+        if isinstance(part, dict | list):
+            return [x for v in (part.values() if isinstance(part, dict) else part) for x in leaf(v)]
+        return [part]
+
+    text = json.dumps({"r": tree}).encode()
+    assert [json.loads(x) for x in _find("r.**.a", text)] == named(tree)
+    assert [json.loads(x) for x in _find("**", text)] == leaf(tree)
