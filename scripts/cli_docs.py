@@ -10,7 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from penstock import cli
+from penstock.arguments import proxy_parser
+from penstock.commands.verbs import VERBS, load
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 
@@ -24,7 +25,7 @@ def page() -> str:
     if not mark:
         raise SystemExit(f"{PAGE.name} has lost its marks")
     parts = [before, BEGIN]
-    for parser in cli.parsers():
+    for parser in [proxy_parser(), *(load(name).parser() for name in VERBS)]:
         parts.append(f"\n## {parser.prog}\n\n{parser.description}\n\n```\n{parser.usage}\n```\n")
         parts.append("\n| option | meaning |\n|---|---|\n")
         for action in parser._actions:

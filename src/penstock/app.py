@@ -37,7 +37,7 @@ def show_tools(config: ProxyConfig, form: str) -> int:
     """Prints the upstream's tools and what the filter makes of them."""
     extent = _extent(config)
     loop.import_asyncio(extent)
-    from penstock.commands.tools import show
+    from penstock.commands.tool_table import show
 
     return loop.run(lambda: show(config, form), extent)
 

@@ -7,12 +7,13 @@ import itertools
 import os
 import stat
 import sys
-from typing import Any, NoReturn
 
 from msgspec import structs
 
-from penstock import __version__, limits
+from penstock import limits
 from penstock import logs as say
+from penstock.arguments import PROXY_USAGE, proxy_parser
+from penstock.commands.verbs import VERBS, listing, load
 from penstock.config.model import (
     NO_FILE,
     CommandUpstream,
@@ -26,178 +27,14 @@ from penstock.config.model import (
     make_headers,
     merge_filters,
     merge_headers,
+    message_size,
     seconds,
 )
 from penstock.errors import ConfigError, PenstockError, UsageError
 from penstock.platforms import refuse_unfit_system
-from penstock.policy.tools.schema import MODES
 from penstock.wire.http.url import parse_listen, parse_url
 
 DEFAULT_LISTEN = ("127.0.0.1", 8808)
-PROXY_USAGE = "penstock [OPTIONS] (--upstream URL | --config FILE | -- COMMAND [ARGS...])"
-TOOLS_USAGE = "penstock tools [OPTIONS] (--upstream URL | --config FILE | -- COMMAND [ARGS...])"
-CHECK_USAGE = "penstock check FILE"
-RULES_USAGE = "penstock rules (test FILE | explain FILE [--from client|upstream] < MESSAGE)"
-
-
-class _Help(argparse.HelpFormatter):
-    """Asks for the width of the terminal without shutil, which brings three compressors along."""
-
-    def __init__(self, prog: str) -> None:
-        try:
-            columns = int(os.environ.get("COLUMNS", "")) or 80
-        except ValueError:
-            columns = os.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 80
-        super().__init__(prog, width=columns - 2)
-
-
-class _Parser(argparse.ArgumentParser):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(formatter_class=_Help, **options)
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message[:1].upper() + message[1:], f"Usage: {self.usage}; see --help")
-
-
-def proxy_parser() -> argparse.ArgumentParser:
-    """The parser of plain `penstock`."""
-    parser = _Parser(
-        prog="penstock",
-        usage=PROXY_USAGE,
-        description="Put it in front of an MCP server, a URL or a command to start: chosen tools vanish, "
-        "every other byte passes untouched.",
-        epilog="penstock tools: show which tools are allowed and denied, and what each costs. "
-        "penstock check FILE: say what is wrong with a configuration, or what it will do. "
-        "penstock rules test FILE, penstock rules explain FILE: try its rules. "
-        "stdout is the protocol; everything said to people goes to stderr.",
-        allow_abbrev=False,
-    )
-    _add_upstream_options(parser)
-    add = parser.add_argument
-    add(
-        "--listen",
-        metavar="[HOST:]PORT",
-        help="serve HTTP: /mcp, /sse and /healthz; HOST defaults to loopback",
-    )
-    add(
-        "--validate",
-        choices=MODES,
-        help="check what the upstream sends against the MCP schema: tell, or also withhold (needs mcp-types)",
-    )
-    add("--stdio", action="store_true", help="serve one client over stdin and stdout")
-    add(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="with --listen: another name in the Host header that is ours",
-    )
-    add(
-        "--allow-origin",
-        action="append",
-        default=[],
-        metavar="ORIGIN",
-        help="with --listen: let pages from ORIGIN use us (CORS), such as https://app.example",
-    )
-    return parser
-
-
-def tools_parser() -> argparse.ArgumentParser:
-    """The parser of `penstock tools`."""
-    parser = _Parser(
-        prog="penstock tools",
-        usage=TOOLS_USAGE,
-        description="Show which of the upstream's tools are allowed and which are denied, by which pattern, "
-        "and about how many tokens each costs a model.",
-        allow_abbrev=False,
-    )
-    _add_upstream_options(parser)
-    parser.add_argument(
-        "--format", choices=("table", "json", "names"), default="table", help="how to print them"
-    )
-    return parser
-
-
-def parsers() -> list[argparse.ArgumentParser]:
-    """Every parser, for the documentation."""
-    return [proxy_parser(), tools_parser(), check_parser(), rules_parser()]
-
-
-def check_parser() -> argparse.ArgumentParser:
-    """The parser of `penstock check`."""
-    parser = _Parser(
-        prog="penstock check",
-        usage=CHECK_USAGE,
-        description="Say whether a configuration file is right: every fault with its line and a hint, or, "
-        "if it is, what it will do, in plain words.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("file", metavar="FILE", help="the configuration file")
-    return parser
-
-
-def rules_parser() -> argparse.ArgumentParser:
-    """The parser of `penstock rules`."""
-    parser = _Parser(
-        prog="penstock rules",
-        usage=RULES_USAGE,
-        description="Try rules without an upstream: run the fixtures in the file or beside it, or say what "
-        "the rules would do with the messages on stdin.",
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("verb", metavar="test|explain", choices=("test", "explain"), help="what to do with the rules")
-    add("--from", choices=("client", "upstream"), dest="sender", help="who sent the messages on stdin")
-    add("file", metavar="FILE", help="the configuration file")
-    return parser
-
-
-def _add_upstream_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("command", nargs="*", metavar="COMMAND", help="the upstream to spawn, with its arguments, after --")
-    add("--config", metavar="FILE", help="read FILE (YAML, JSON or TOML); options on the command line win")
-    add("--upstream", metavar="URL", help="an upstream that is running: Streamable HTTP or legacy SSE")
-    add("--upstream-cmd", metavar="TEXT", help="the upstream to spawn, as one string")
-    add(
-        "--deny",
-        action="append",
-        default=[],
-        metavar="P[,P...]",
-        help="hide tools whose name matches the regular expression P anywhere; repeatable",
-    )
-    add(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="P[,P...]",
-        help="keep only matching tools; --deny wins",
-    )
-    add("--read-only", action="store_true", help="keep only tools annotated readOnlyHint: true")
-    add(
-        "--env",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="set a variable for the upstream; ${VAR} expands",
-    )
-    add("--cwd", metavar="DIR", help="start the upstream in DIR; ${VAR} expands")
-    add(
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME:VALUE",
-        help='send a header to the upstream URL, as in "Authorization: Bearer ${TOKEN}"; repeatable',
-    )
-    add(
-        "--on-upstream-loss",
-        choices=("exit", "reconnect"),
-        help="what to do when the upstream URL goes away; default exit",
-    )
-    add("--connect-timeout", metavar="TIME", help="default 30s; a plain number is milliseconds")
-    add("--tools-timeout", metavar="TIME", help="for the upstream's tool list; default 10s")
-    add("--log-level", choices=say.LEVELS, help="what is said on stderr; default info")
-    add("--log-format", choices=say.FORMATS, help="sentences or JSON lines on stderr")
-    add("--version", action="version", version=f"penstock {__version__}")
 
 
 def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> ProxyConfig:
@@ -207,6 +44,9 @@ def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> Prox
         choice=merge_filters(make_filter(options.deny, options.allow, options.read_only), file.choice),
         connect_seconds=_seconds(
             options.connect_timeout, "--connect-timeout", file.connect_seconds, limits.CONNECT_SECONDS
+        ),
+        start_seconds=_seconds(
+            options.start_timeout, "--start-timeout", file.start_seconds, limits.START_SECONDS
         ),
         tools_seconds=_seconds(
             options.tools_timeout, "--tools-timeout", file.tools_seconds, limits.TOOLS_SECONDS
@@ -223,6 +63,16 @@ def _seconds(text: str | None, option: str, from_file: float | None, default: fl
     if text is not None:
         return seconds(text, option)
     return default if from_file is None else from_file
+
+
+def _maybe_seconds(text: str | None, option: str, from_file: float | None) -> float | None:
+    return from_file if text is None else seconds(text, option)
+
+
+def _message_bytes(options: argparse.Namespace, file: FileConfig) -> int:
+    if options.max_message is not None:
+        return message_size(options.max_message, "--max-message")
+    return limits.MESSAGE_BYTES if file.message_bytes is None else file.message_bytes
 
 
 def load_config(options: argparse.Namespace) -> FileConfig:
@@ -264,6 +114,12 @@ def choose_door(
         structs.replace(
             config,
             listen=listen,
+            call_seconds=_maybe_seconds(options.call_timeout, "--call-timeout", file.call_seconds),
+            session_idle_seconds=_seconds(
+                options.session_idle, "--session-idle", file.session_idle_seconds, limits.SESSION_IDLE_SECONDS
+            ),
+            message_bytes=_message_bytes(options, file),
+            refreshes_tools=options.refresh_tools or file.refreshes_tools,
             validate=options.validate or file.validate,
             allowed_hosts=file.allowed_hosts + tuple(options.allow_host),
             allowed_origins=file.allowed_origins + tuple(options.allow_origin),
@@ -293,26 +149,27 @@ def _make_upstream(options: argparse.Namespace, file: FileConfig) -> CommandUpst
         raise UsageError("No upstream: say which server to put Penstock in front of", f"Usage: {PROXY_USAGE}")
     # An upstream on the command line takes the place of the file's whole; else the options add to that one.
     known = None if any(ways) else file.upstream
+    loss = options.on_upstream_loss
     if options.upstream is not None or isinstance(known, UrlUpstream):
         if options.env or options.cwd is not None:
             raise UsageError("--env and --cwd are for an upstream that is a command")
         if known is None:
             known = UrlUpstream(parse_url(expand(options.upstream, "--upstream")))
         assert isinstance(known, UrlUpstream)
-        loss = options.on_upstream_loss
         return UrlUpstream(
             url=known.url,
             headers=merge_headers(make_headers(options.header), known.headers),
             reconnect=known.reconnect if loss is None else loss == "reconnect",
         )
-    if options.header or options.on_upstream_loss == "reconnect":
-        raise UsageError("--header and --on-upstream-loss are for an upstream that is a URL")
+    if options.header:
+        raise UsageError("--header is for an upstream that is a URL")
     if known is None:
         known = CommandUpstream(make_command(options.command, options.upstream_cmd))
     return CommandUpstream(
         command=known.command,
         env=known.env + make_environment(options.env),
         cwd=known.cwd if options.cwd is None else expand(options.cwd, "--cwd"),
+        reconnect=known.reconnect if loss is None else loss == "reconnect",
     )
 
 
@@ -320,27 +177,57 @@ def main(argv: list[str] | None = None) -> int:
     """Runs Penstock; gives back the exit code."""
     _fill_missing_descriptors()
     words = sys.argv[1:] if argv is None else argv
-    if words[:1] in (["check"], ["rules"]):
-        return _file_command(words)
-    is_tools = words[:1] == ["tools"]
     log_format = "json" if "--log-format=json" in words or _follows(words, "--log-format", "json") else "text"
     try:
-        options = _parse(tools_parser() if is_tools else proxy_parser(), words[1:] if is_tools else words)
-        file = load_config(options)
-        config = make_config(options, file)
-        say.set_up_log(config.log_level, config.log_format)
-        refuse_unfit_system()
+        if words[:1] == ["help"]:
+            return _help(words[1:])
+        if words and words[0] in VERBS:
+            return _run_verb(words[0], words[1:])
+        if words[:1] in (["--help"], ["-h"]):
+            return _help([])
+        options = _parse(proxy_parser(), words)
+        config, file = prepare(options)
+        config, why = choose_door(options, config, file)
+        limits.allow_messages(config.message_bytes)
         from penstock import app
 
-        if is_tools:
-            return app.show_tools(config, options.format)
-        config, why = choose_door(options, config, file)
         return app.serve(config, why, lambda data: reload_config(options, data))
     except PenstockError as error:
         say.say_error(error, log_format)
         return error.exit_code
+    except BrokenPipeError:
+        return 1  # nobody reads what a command prints
     except KeyboardInterrupt:
         return 130
+
+
+def _run_verb(name: str, words: list[str]) -> int:
+    command = load(name)
+    parser = command.parser()
+    return command.run(_parse(parser, words) if VERBS[name].takes_command else parser.parse_args(words))
+
+
+def prepare(options: argparse.Namespace) -> tuple[ProxyConfig, FileConfig]:
+    """What options and file ask for together; from here on everything is said as they say."""
+    file = load_config(options)
+    config = make_config(options, file)
+    say.set_up_log(config.log_level, config.log_format)
+    refuse_unfit_system()
+    return config, file
+
+
+def _help(words: list[str]) -> int:
+    """`penstock help` and `penstock help VERB`."""
+    if not words:
+        parser: argparse.ArgumentParser = proxy_parser()
+        parser.description = f"{parser.description}\n\n{listing()}"
+    elif len(words) == 1 and words[0] in VERBS:
+        parser = load(words[0]).parser()
+    else:
+        known = ", ".join(VERBS)
+        raise UsageError(f"No command is called {' '.join(words)}", f"The commands are {known}")
+    parser.print_help()
+    return 0
 
 
 def _fill_missing_descriptors() -> None:
@@ -351,27 +238,6 @@ def _fill_missing_descriptors() -> None:
             os.fstat(fd)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-
-
-def _file_command(words: list[str]) -> int:
-    """`penstock check` and `penstock rules`, which need a file and no upstream."""
-    parser = check_parser() if words[0] == "check" else rules_parser()
-    try:
-        options = parser.parse_args(words[1:])
-        if words[0] == "check":
-            from penstock.commands.check import check
-
-            return check(options.file)
-        from penstock.commands import rules as rules_command
-
-        if options.verb == "test":
-            return rules_command.run_tests(options.file)
-        return rules_command.explain(options.file, options.sender)
-    except PenstockError as error:
-        say.say_error(error)
-        return error.exit_code
-    except BrokenPipeError:
-        return 1
 
 
 def _follows(words: list[str], option: str, value: str) -> bool:

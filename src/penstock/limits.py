@@ -1,7 +1,14 @@
 """Every number Penstock holds itself to, each with its reason."""
 
 MESSAGE_BYTES = 10 * 1024 * 1024
-"""One message, either way. 10 MiB holds any sane result; more is refused, never buffered whole."""
+"""One message, either way. 10 MiB holds any sane result; more is refused, never buffered whole.
+`allow_messages` sets another."""
+
+MESSAGE_LEAST_BYTES = 64 * 1024
+"""The least that --max-message takes: with less, the handshake of some servers would not pass."""
+
+MESSAGE_MOST_BYTES = 512 * 1024 * 1024
+"""The most that --max-message takes: a message is held whole, two or three times over."""
 
 LINE_BYTES = 20 * 1024 * 1024
 """Bytes without a line end on stdio before we say so aloud. Past MESSAGE_BYTES nothing is kept anyway."""
@@ -73,8 +80,15 @@ WRITE_LOW_BYTES = 256 * 1024
 CONNECT_SECONDS = 30.0
 """How long connecting to an upstream may take, unless --connect-timeout says otherwise."""
 
+START_SECONDS = 120.0
+"""How long a command may take to start and answer, unless --start-timeout says otherwise. A package manager
+that has to fetch the server first takes a minute over a slow line."""
+
+STARTING_SECONDS = 10.0
+"""How often people are told that a command is still starting."""
+
 TOOLS_SECONDS = 10.0
-"""How long fetching the tool list may take, unless --tools-timeout says otherwise."""
+"""How long the tool list may take from the first answer on, unless --tools-timeout says otherwise."""
 
 CHILD_GRACE_SECONDS = 5.0
 """From closing a child's stdin to SIGTERM."""
@@ -221,8 +235,9 @@ CATALOGS = 1_000
 SESSIONS = 256
 """Sessions of clients over HTTP that have an upstream link of their own, a child process each on stdio."""
 
-SESSION_IDLE_SECONDS = 900.0
-"""How long a session may be silent, with no stream open and nothing under way, before it is ended."""
+SESSION_IDLE_SECONDS = 1800.0
+"""How long a session may be silent, with no stream open and nothing under way, before it is ended, unless
+--session-idle says otherwise."""
 
 SESSION_SHY_SECONDS = 60.0
 """The same for a session whose client never came back after its first request."""
@@ -415,3 +430,15 @@ STATE_SECONDS = 3_600.0
 
 STATE_SESSIONS = 10_000
 """Sessions whose state is remembered; the one that was silent longest is forgotten first."""
+
+
+def allow_messages(size: int) -> None:
+    """Sets the size of one message, and all that is a multiple of it; once, before anything runs."""
+    global MESSAGE_BYTES, LINE_BYTES, HELD_BYTES, PENDING_BYTES, UNANSWERED_BYTES, UNREAD_BYTES
+    global LIST_BYTES, HTTP_UNFINISHED_BYTES
+    MESSAGE_BYTES = HELD_BYTES = size
+    LINE_BYTES = 2 * size
+    PENDING_BYTES = UNANSWERED_BYTES = 4 * size
+    UNREAD_BYTES = size + size // 5
+    LIST_BYTES = max(LIST_BYTES, size)
+    HTTP_UNFINISHED_BYTES = max(HTTP_UNFINISHED_BYTES, 4 * size)

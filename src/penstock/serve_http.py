@@ -61,7 +61,7 @@ class _Listening:
         self._live_rules = open_live_rules(config, reread, warden)
         self._reviews = self._live_rules.reviews if self._live_rules is not None else None
         self._catalogs = Catalogs(self._learn)
-        self._sessions = Sessions()
+        self._sessions = Sessions(idle_seconds=config.session_idle_seconds)
         self._pool = LinkPool(
             self._open_link,
             config.choice,

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock import cli, limits
+from penstock import limits
+from penstock.arguments import proxy_parser
+from penstock.commands.verbs import VERBS, load
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -21,7 +23,7 @@ def test_the_page_about_the_command_line_is_what_help_says() -> None:
 
 
 def test_every_option_is_explained() -> None:
-    for parser in cli.parsers():
+    for parser in [proxy_parser(), *(load(name).parser() for name in VERBS)]:
         for action in parser._actions:
             assert action.help, f"{parser.prog} {action.option_strings} has no help"
 

@@ -136,7 +136,7 @@ def _posix_names(node: ast.AST) -> Iterator[tuple[str, str]]:
 def _loaded_before_refusal() -> set[Path]:
     """The files behind `penstock --help`, `check` and `rules`, and all of the way to the refusal."""
     found: set[Path] = set()
-    waiting = [SOURCE / "cli.py"]
+    waiting = [SOURCE / "cli.py", SOURCE / "commands" / "check.py", SOURCE / "commands" / "rules.py"]
     while waiting:
         path = waiting.pop()
         if path in found or not path.exists():

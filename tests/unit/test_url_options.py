@@ -81,7 +81,6 @@ def test_a_url_makes_an_upstream():
         ["--upstream", "http://h/", "--env", "A=b"],
         ["--upstream", "http://h/", "--cwd", "/"],
         ["--header", "A: b", "x"],
-        ["--on-upstream-loss", "reconnect", "x"],
     ],
 )
 def test_options_that_contradict_each_other_are_a_usage_error(words: list[str]):

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import sys
 from collections.abc import Iterator
 
+from penstock.arguments import Parser
 from penstock.config.file import ConfigReading, read_bytes
 from penstock.config.model import CommandUpstream, FileConfig, UrlUpstream
 from penstock.wire.mcp.replies import one_line
+
+
+def parser() -> Parser:
+    """The parser of `penstock check`."""
+    found = Parser(
+        prog="penstock check",
+        usage="penstock check FILE",
+        description="Say whether a configuration file is right: every fault with its line and a hint, or, "
+        "if it is, what it will do, in plain words.",
+    )
+    found.add_argument("file", metavar="FILE", help="the configuration file")
+    return found
+
+
+def run(options: argparse.Namespace) -> int:
+    """Checks the file."""
+    return check(options.file)
 
 
 def check(path: str) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 
+from penstock.arguments import Parser
 from penstock.commands.dry_run import DryRun, DryRunEffects, read_message, verdict_of
 from penstock.commands.rule_fixtures import read_tests
 from penstock.config.file import ConfigReading, read_bytes
@@ -17,6 +19,26 @@ from penstock.policy.rules.outcome import Outcome, Pass
 from penstock.policy.rules.rules import Rule, RuleSet
 from penstock.wire.mcp.message import Kind, Message
 from penstock.wire.mcp.replies import one_line
+
+
+def parser() -> Parser:
+    """The parser of `penstock rules`."""
+    found = Parser(
+        prog="penstock rules",
+        usage="penstock rules (test FILE | explain FILE [--from client|upstream] < MESSAGE)",
+        description="Try rules without an upstream: run the fixtures in the file or beside it, or say what "
+        "the rules would do with the messages on stdin.",
+    )
+    add = found.add_argument
+    add("verb", metavar="test|explain", choices=("test", "explain"), help="what to do with the rules")
+    add("--from", choices=("client", "upstream"), dest="sender", help="who sent the messages on stdin")
+    add("file", metavar="FILE", help="the configuration file")
+    return found
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tests or explains the rules of the file."""
+    return run_tests(options.file) if options.verb == "test" else explain(options.file, options.sender)
 
 
 def run_tests(path: str) -> int:

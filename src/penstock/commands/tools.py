@@ -1,84 +1,19 @@
-"""`penstock tools`: what the filter makes of an upstream's tools, for people and for programs."""
+"""`penstock tools`: which tools the filter keeps and which it hides, and what each costs."""
 
 from __future__ import annotations
 
-import logging
-import sys
+import argparse
 
-import msgspec
-
-from penstock.catalog_summary import HOW_ESTIMATED
-from penstock.config.model import ProxyConfig
-from penstock.net.warden import Warden
-from penstock.open_links import open_upstream
-from penstock.policy.tools.catalog import ToolCatalog
-from penstock.relay.upstream_probe import UpstreamProbe
-from penstock.wire.mcp.replies import printable
-
-log = logging.getLogger("penstock")
+from penstock.arguments import Parser, tools_parser
 
 
-async def show(config: ProxyConfig, form: str) -> int:
-    """Asks the upstream for its tools and prints them to stdout."""
-    warden = Warden()
-    try:
-        catalog = await _ask(config, warden)
-    finally:
-        warden.dismiss()
-    for warning in catalog.warnings:
-        log.warning("In the upstream's tool list %s.", warning)
-    for pattern in catalog.unmatched:
-        log.warning("This pattern matches no tool: %s", pattern)
-    sys.stdout.write({"table": as_table, "json": as_json, "names": as_names}[form](catalog))
-    sys.stdout.flush()
-    return 0
+def parser() -> Parser:
+    """The parser of `penstock tools`."""
+    return tools_parser()
 
 
-async def _ask(config: ProxyConfig, warden: Warden) -> ToolCatalog:
-    link = open_upstream(config, warden)
-    try:
-        await link.connect()
-        _, catalog = await UpstreamProbe(link, config.tools_seconds).learn(config.choice)
-        return catalog
-    finally:
-        await link.close()
+def run(options: argparse.Namespace) -> int:
+    """Asks the upstream and prints."""
+    from penstock import app, cli
 
-
-def as_names(catalog: ToolCatalog) -> str:
-    """The names of the allowed tools, one a line."""
-    return "".join(f"{printable(tool.name)}\n" for tool in catalog.allowed)
-
-
-def as_json(catalog: ToolCatalog) -> str:
-    """Everything, for programs."""
-    report = {
-        "allowed": [{"name": tool.name, "tokens": tool.tokens} for tool in catalog.allowed],
-        "denied": [
-            {"name": tool.name, "tokens": tool.tokens, "option": tool.why.option, "pattern": tool.why.pattern}
-            for tool in catalog.denied
-        ],
-        "unmatched_patterns": list(catalog.unmatched),
-        "tokens": {
-            "allowed": sum(tool.tokens for tool in catalog.allowed),
-            "denied": sum(tool.tokens for tool in catalog.denied),
-            "note": HOW_ESTIMATED,
-        },
-    }
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
-
-
-def as_table(catalog: ToolCatalog) -> str:
-    """A table for people, with a total."""
-    rows = [(printable(tool.name), "allowed", f"{tool.tokens:,}", "") for tool in catalog.allowed]
-    rows += [(printable(tool.name), "denied", f"{tool.tokens:,}", str(tool.why)) for tool in catalog.denied]
-    head = ("TOOL", "", "TOKENS", "WHY")
-    name, state, tokens = (max(len(row[column]) for row in [head, *rows]) for column in range(3))
-    lines = [f"{a:<{name}}  {b:<{state}}  {c:>{tokens}}  {d}".rstrip() for a, b, c, d in [head, *rows]]
-    kept = sum(tool.tokens for tool in catalog.allowed)
-    saved = sum(tool.tokens for tool in catalog.denied)
-    lines.append("")
-    lines.append(
-        f"{len(catalog.allowed)} allowed, about {kept:,} tokens; "
-        f"{len(catalog.denied)} denied, about {saved:,} tokens saved ({HOW_ESTIMATED})"
-    )
-    return "\n".join(lines) + "\n"
+    return app.show_tools(cli.prepare(options)[0], options.format)

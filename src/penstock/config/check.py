@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from penstock.config.formats.document import Path
 from penstock.config.keys import INTERCEPTOR, SECTIONS, Key, Kind
-from penstock.config.model import seconds
+from penstock.config.model import message_size, seconds
 from penstock.errors import ConfigError
 from penstock.wire.http.url import parse_listen
 
@@ -90,15 +92,23 @@ def _check_value(value: object, key: Key, path: Path, findings: Findings) -> obj
         hint = did_you_mean(value, key.choices)
         findings.add(path, f'{place_of(path)} must be one of {words}, not "{value}"', hint)
         return None
-    if kind in (Kind.DURATION, Kind.ADDRESS) and isinstance(value, str | int) and not isinstance(value, bool):
+    if kind in _WRITTEN and isinstance(value, str | int) and not isinstance(value, bool):
         try:
-            return seconds(str(value), place_of(path)) if kind is Kind.DURATION else parse_listen(str(value))
+            return _WRITTEN[kind](str(value), place_of(path))
         except ConfigError as error:
             findings.add_error(path, error)
             return None
     expected = f"one of {', '.join(key.choices)}" if kind is Kind.CHOICE else kind.value
     findings.add(path, f"{place_of(path)} must be {expected}, not {_shown(value)}")
     return None
+
+
+_WRITTEN: dict[Kind, Callable[[str, str], object]] = {
+    Kind.DURATION: seconds,
+    Kind.SIZE: message_size,
+    Kind.ADDRESS: lambda text, place: parse_listen(text),
+}
+"""Kinds whose values are texts or numbers that something else is made of."""
 
 
 def _check_texts(value: object, key: Key, path: Path, findings: Findings) -> object:

@@ -87,7 +87,12 @@ class ConfigReading:
                 read_only=bool(tools.get("read_only")),
             ),
             connect_seconds=cast("float | None", timeouts.get("connect")),
+            start_seconds=cast("float | None", timeouts.get("start")),
             tools_seconds=cast("float | None", timeouts.get("tools")),
+            call_seconds=cast("float | None", timeouts.get("call")),
+            session_idle_seconds=cast("float | None", timeouts.get("session_idle")),
+            message_bytes=cast("int | None", cast(Section, root.get("limits") or {}).get("message")),
+            refreshes_tools=tools.get("refresh") == "on-change",
             validate=cast("str | None", root.get("validate")),
             log_level=cast("str | None", log.get("level")),
             log_format=cast("str | None", log.get("format")),
@@ -220,7 +225,7 @@ class ConfigReading:
             return None
 
     def _to_spawn(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
-        self._refuse(section, path, ("headers", "http_headers", "on_loss"), "a command")
+        self._refuse(section, path, ("headers", "http_headers"), "a command")
         words = section["command"]
         try:
             if isinstance(words, list):
@@ -243,6 +248,7 @@ class ConfigReading:
             command=tuple(self._expanded(word, (*path, "command")) for word in words),
             env=tuple((name, self._expanded(value, (*path, "env", name))) for name, value in env.items()),
             cwd=self._expanded(str(section["cwd"]), (*path, "cwd")) if "cwd" in section else None,
+            reconnect=section.get("on_loss") == "reconnect",
         )
 
     def _written(self, path: Path) -> Section:

@@ -23,6 +23,7 @@ class Kind(enum.Enum):
     FLAG = "true or false"
     DURATION = "a duration like 30s, 500ms or 2m, or milliseconds"
     ADDRESS = "PORT or HOST:PORT"
+    SIZE = "a size like 50MB or 10MiB, or bytes"
     CHOICE = "one of a few words"
     SECTION = "a section"
     SECTION_MAP = "names with a section each"
@@ -80,6 +81,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             MODES,
         ),
         Key("timeouts", Kind.SECTION, "How long to wait.", section="timeouts"),
+        Key("limits", Kind.SECTION, "How much is taken.", section="limits"),
         Key("log", Kind.SECTION, "What is said on stderr.", section="log"),
         Key("tests", Kind.SECTIONS, "Fixtures for `penstock rules test`.", section="test"),
     ),
@@ -90,7 +92,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("args", Kind.TEXTS, "Further words of the command."),
         *_REACH,
         Key("server", Kind.TEXT, "The name of a server in `mcpServers`, instead of all the others here."),
-        Key("on_loss", Kind.CHOICE, "What to do when `url` goes away.", ("exit", "reconnect")),
+        Key("on_loss", Kind.CHOICE, "What to do when the upstream goes away.", ("exit", "reconnect")),
     ),
     "server": (
         Key("command", Kind.TEXT, "The program to spawn and speak stdio with."),
@@ -114,11 +116,26 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("deny", Kind.TEXTS, "Patterns; tools whose name matches one are hidden."),
         Key("allow", Kind.TEXTS, "Patterns; only tools whose name matches one are kept. `deny` wins."),
         Key("read_only", Kind.FLAG, "Keep only tools annotated `readOnlyHint: true`."),
+        Key(
+            "refresh",
+            Kind.CHOICE,
+            "Whether the list is fetched and filtered again when the upstream says that it changed; "
+            "default never.",
+            ("never", "on-change"),
+        ),
     ),
     "timeouts": (
-        Key("connect", Kind.DURATION, "For connecting to the upstream; default 30s."),
-        Key("tools", Kind.DURATION, "For the upstream's tool list; default 10s."),
+        Key("connect", Kind.DURATION, "For a `url` to be reached and to answer first; default 30s."),
+        Key("start", Kind.DURATION, "For a `command` to start and to answer first; default 120s."),
+        Key("tools", Kind.DURATION, "For the upstream's tool list, from the first answer on; default 10s."),
+        Key("call", Kind.DURATION, "For the answer to any request; default none."),
+        Key(
+            "session_idle",
+            Kind.DURATION,
+            "With `listen`: a session that nobody uses for so long ends; default 30m.",
+        ),
     ),
+    "limits": (Key("message", Kind.SIZE, "The largest message, either way; default 10MiB."),),
     "log": (
         Key("level", Kind.CHOICE, "From which level up; default info.", LEVELS),
         Key("format", Kind.CHOICE, "Sentences or JSON lines; default text.", FORMATS),

@@ -16,6 +16,7 @@ from penstock.policy.durations import BadDuration, parse_duration
 from penstock.policy.patterns.patterns import Pattern, compile_pattern, split_patterns
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.wire.http.url import Url
+from penstock.wire.sizes import BadSize, parse_size, spoken_size
 
 if TYPE_CHECKING:
     from penstock.policy.rules.interceptor_config import InterceptorConfig
@@ -27,6 +28,7 @@ class CommandUpstream(Struct, frozen=True):
     command: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     cwd: str | None = None
+    reconnect: bool = False  # start it again when it ends
 
     def environment(self) -> dict[str, str] | None:
         """The child's environment: ours, with what the user adds; None when it is just ours."""
@@ -47,7 +49,12 @@ class ProxyConfig(Struct, frozen=True):
     upstream: CommandUpstream | UrlUpstream
     choice: ToolFilter
     connect_seconds: float = limits.CONNECT_SECONDS
+    start_seconds: float = limits.START_SECONDS
     tools_seconds: float = limits.TOOLS_SECONDS
+    call_seconds: float | None = None  # None: a request may take as long as it likes
+    session_idle_seconds: float = limits.SESSION_IDLE_SECONDS
+    message_bytes: int = limits.MESSAGE_BYTES
+    refreshes_tools: bool = False  # follow the upstream when its tool list changes
     validate: str | None = None  # "schema" or "strict": check the upstream's messages against the MCP schema
     log_level: str = "info"
     log_format: str = "text"
@@ -67,7 +74,12 @@ class FileConfig(Struct, frozen=True):
     upstream: CommandUpstream | UrlUpstream | None = None
     choice: ToolFilter = ToolFilter()
     connect_seconds: float | None = None
+    start_seconds: float | None = None
     tools_seconds: float | None = None
+    call_seconds: float | None = None
+    session_idle_seconds: float | None = None
+    message_bytes: int | None = None
+    refreshes_tools: bool = False
     validate: str | None = None
     log_level: str | None = None
     log_format: str | None = None
@@ -194,3 +206,18 @@ def seconds(text: str, option: str) -> float:
         return parse_duration(text)
     except BadDuration as why:
         raise ConfigError(f'Invalid {option}: "{text}"', str(why)) from None
+
+
+def message_size(text: str, option: str) -> int:
+    """The largest message, such as 50MB; a plain number is bytes."""
+    try:
+        size = parse_size(text)
+    except BadSize as why:
+        raise ConfigError(f'Invalid {option}: "{text}"', str(why)) from None
+    least, most = limits.MESSAGE_LEAST_BYTES, limits.MESSAGE_MOST_BYTES
+    if not least <= size <= most:
+        raise ConfigError(
+            f'Invalid {option}: "{text}"',
+            f"It must be between {spoken_size(least)} and {spoken_size(most)}",
+        )
+    return size

@@ -9,6 +9,7 @@ Schema = dict[str, object]
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: Schema = {"type": ["string", "integer"]}
 _DURATION = r"^\s*[0-9]+(\.[0-9]+)?(ms|s|m|h)?\s*$"
+_SIZE = r"^\s*[0-9]+\s*(B|kB|KB|KiB|MB|MiB|GB|GiB)?\s*$"
 
 _SIMPLE: dict[Kind, Schema] = {
     Kind.TEXT: {"type": "string"},
@@ -18,6 +19,7 @@ _SIMPLE: dict[Kind, Schema] = {
     Kind.DURATION: {
         "anyOf": [{"type": "string", "pattern": _DURATION}, {"type": "integer", "exclusiveMinimum": 0}]
     },
+    Kind.SIZE: {"anyOf": [{"type": "string", "pattern": _SIZE}, {"type": "integer", "exclusiveMinimum": 0}]},
     Kind.ADDRESS: {
         "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0, "maximum": 65535}],
     },

@@ -140,7 +140,7 @@ class HttpSession:
     @property
     def patience(self) -> float:
         """How long the session may be idle: less for a client that only ever said hello."""
-        return limits.SESSION_IDLE_SECONDS if self._requests > 1 else limits.SESSION_SHY_SECONDS
+        return float("inf") if self._requests > 1 else limits.SESSION_SHY_SECONDS
 
     def take(self, message: Message | Batch, reply: Reply) -> None:
         """Takes what the client posted."""

@@ -21,7 +21,7 @@ from penstock.wire.http.sse import Oversize, SseEvent, SseReader, encode_event, 
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.ids import id_key, maybe_id_at_edges
 from penstock.wire.mcp.message import INTERNAL_ERROR, Batch, Kind, Message, is_batch, read_upstream_message
-from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply
+from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, over_limit, told
 
 if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
@@ -123,7 +123,7 @@ class PassthroughResponse:
             return
         self._size += len(chunk)
         if self._size > limits.MESSAGE_BYTES:
-            self._fail(f"It has more than {limits.MESSAGE_BYTES} bytes")
+            self._fail(over_limit())
             return
         if not self._body:
             self._body = chunk  # as a rule all of it
@@ -409,7 +409,7 @@ class PassthroughResponse:
         if self.ticket is not None:
             self.ticket.cancel()
         if not self._is_discarding:
-            self._reply_error(INVALID_ANSWER)
+            self._reply_error(told(why))
 
     def _reply_error(self, text: str) -> None:
         raw = self._error(text)

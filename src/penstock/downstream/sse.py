@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from penstock import limits
 from penstock.downstream.event_stream import EventStream
 from penstock.downstream.replies import accepts, is_refused_for_now, maybe_wrong_body, refuse, send_json
 from penstock.errors import PenstockError, UpstreamError
@@ -45,7 +44,7 @@ class SseSession:
     @property
     def patience(self) -> float:
         """It is never idle."""
-        return limits.SESSION_IDLE_SECONDS
+        return float("inf")
 
     def take(self, body: bytes, reply: Reply) -> None:
         """Takes what the client posted. The answer goes to the stream, a refusal to the post."""

@@ -11,6 +11,8 @@ from penstock.errors import ClientProtocolError
 from penstock.net.fd_io import Reader, Writer, enlarge_pipe, make_private
 from penstock.wire.mcp.message import INVALID_REQUEST, Message
 from penstock.wire.mcp.ndjson import LineSplitter, Oversize, to_line
+from penstock.wire.mcp.replies import over_limit
+from penstock.wire.sizes import spoken_size
 
 
 class Hearer(Protocol):
@@ -141,7 +143,8 @@ class StdioClient:
 
 def _too_large(line: Oversize) -> ClientProtocolError:
     if line.is_ended:
-        reason = f"Invalid request: {line.size} bytes, over the limit of {limits.MESSAGE_BYTES}"
+        reason = f"Invalid request. {over_limit(line.size)}"
     else:
-        reason = f"Invalid request: {line.size} bytes without a line end; skipping to the next line"
+        limit = spoken_size(limits.LINE_BYTES)
+        reason = f"Invalid request: {line.size:,} bytes without a line end, over {limit}; skipping on"
     return ClientProtocolError(INVALID_REQUEST, reason, line.id_token)

@@ -18,6 +18,7 @@ from penstock.errors import MalformedHttp
 from penstock.net.http_exchange import Reply, Request
 from penstock.wire.http.chunked import ChunkedReader
 from penstock.wire.http.http1 import CHUNKED, RequestHead, build_response_head
+from penstock.wire.mcp.replies import error_reply, over_limit
 
 if TYPE_CHECKING:
     from penstock.net.http_server import HttpServer
@@ -34,13 +35,24 @@ _NOTHING = 3  # refused or closing: whatever comes is thrown away
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NEVER = float("inf")
 _TEXT = [(b"Content-Type", b"text/plain; charset=utf-8")]
+_JSON = [(b"Content-Type", b"application/json")]
+_TOO_LARGE = 413
+_INVALID_REQUEST = -32600
 
 
 def refusal(status: int, reason: str) -> bytes:
     """A whole reply that says why, after which the connection is closed."""
-    body = reason.encode() + b"\n"
+    # What is too large is a message, whatever else it may be: the client's library looks for JSON-RPC.
+    is_message = status == _TOO_LARGE
+    body = error_reply(None, _INVALID_REQUEST, reason) if is_message else reason.encode() + b"\n"
     framing = b"Content-Length: %d\r\nConnection: close\r\n" % len(body)
-    return build_response_head(status, _TEXT, framing) + body
+    return build_response_head(status, _JSON if is_message else _TEXT, framing) + body
+
+
+def _too_large(size: int | None) -> MalformedHttp:
+    reason = f"Invalid request. {over_limit(size)}"
+    log.warning("Refused a message from a client. %s.", reason)
+    return MalformedHttp(reason, _TOO_LARGE)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -204,7 +216,7 @@ class HttpConnection(asyncio.Protocol):
             self._handle(head, b"")
             return after
         if length > limits.MESSAGE_BYTES:
-            raise MalformedHttp("Message too big", 413)
+            raise _too_large(length)
         if length > 0 and len(data) - after >= length:
             self._handle(head, data[after : after + length])
             return after + length
@@ -225,7 +237,7 @@ class HttpConnection(asyncio.Protocol):
             at = self._chunked.feed(data, at, pieces)
             body.write(b"".join(pieces))
             if body.tell() > limits.MESSAGE_BYTES:
-                raise MalformedHttp("Message too big", 413)
+                raise _too_large(None)
             is_complete = self._chunked.is_done
         else:
             stop = min(len(data), at + self._left - body.tell())

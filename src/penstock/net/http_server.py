@@ -42,11 +42,13 @@ class ServerLimits(Struct, frozen=True):
         import resource  # needed here only, once
 
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        unfinished = defaults.HTTP_UNFINISHED_BYTES
         if files == resource.RLIM_INFINITY:
-            return cls()
+            return cls(unfinished_bytes=unfinished)
         refusals = max(1, min(defaults.HTTP_REFUSALS, files // defaults.FILES_PER_REFUSAL))
         room = (files - defaults.OWN_FILES - refusals) // 2
-        return cls(connections=max(1, min(defaults.HTTP_CONNECTIONS, room)), refusals=refusals)
+        connections = max(1, min(defaults.HTTP_CONNECTIONS, room))
+        return cls(connections=connections, refusals=refusals, unfinished_bytes=unfinished)
 
     @property
     def tick_seconds(self) -> float:

@@ -24,6 +24,8 @@ def parse_duration(text: str) -> float:
         raise BadDuration("It must be positive")
     if value == float("inf"):
         raise BadDuration("It must be finite")
+    if round(value * 1000, 6) % 1:
+        raise BadDuration("It must be a whole number of milliseconds")
     return value
 
 

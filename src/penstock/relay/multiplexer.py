@@ -35,7 +35,7 @@ from penstock.wire.mcp.message import (
     Message,
     read_upstream_message,
 )
-from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, printable
+from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, printable, told
 
 log = logging.getLogger("penstock")
 
@@ -310,7 +310,7 @@ class Multiplexer:
         log.warning("Skipped a message from the upstream. %s.", why)
         asked = self._asked.pop(id_key(id_token), None) if id_token is not None else None
         if asked is not None:
-            asked.asker.answer(error_reply(asked.id_token, INTERNAL_ERROR, INVALID_ANSWER), INTERNAL_ERROR)
+            asked.asker.answer(error_reply(asked.id_token, INTERNAL_ERROR, told(why)), INTERNAL_ERROR)
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """The link is gone: everybody who waits hears it."""

@@ -40,7 +40,7 @@ from penstock.wire.mcp.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, raw_error_reply
+from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, raw_error_reply, told
 
 log = logging.getLogger("penstock")
 
@@ -421,8 +421,7 @@ class SessionRelay:
             return
         exchange = self._requests.close(id_token)
         if exchange is not None:
-            reply = error_reply(exchange.id_token, INTERNAL_ERROR, INVALID_ANSWER)
-            self._to_client(reply, exchange.route)
+            self._to_client(error_reply(exchange.id_token, INTERNAL_ERROR, told(why)), exchange.route)
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """The upstream is gone: everybody who waits hears it, then the session ends."""

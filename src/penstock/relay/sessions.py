@@ -29,7 +29,7 @@ class Session(Protocol):
 
     @property
     def patience(self) -> float:
-        """How long it may be idle."""
+        """How long it may be idle, unless all may only be so for less."""
 
     def end(self) -> None:
         """Ends it; everybody who waits hears so."""
@@ -41,8 +41,12 @@ class Session(Protocol):
 class Sessions:
     """A bounded register of sessions that ends the idle ones."""
 
-    def __init__(self, capacity: int = limits.SESSIONS) -> None:
+    def __init__(
+        self, capacity: int = limits.SESSIONS, idle_seconds: float = limits.SESSION_IDLE_SECONDS
+    ) -> None:
         self._capacity = capacity
+        self._idle_seconds = idle_seconds
+        self._look_seconds = min(_LOOK_SECONDS, idle_seconds / 2)
         self._sessions: dict[bytes, Session] = {}  # least recently used first
         self._used: dict[bytes, float] = {}
         self._loop = asyncio.get_running_loop()
@@ -76,7 +80,7 @@ class Sessions:
         self._sessions[session.id] = session
         self._used[session.id] = self._loop.time()
         if self._timer is None:
-            self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(self._look_seconds, self._look)
 
     def remove(self, session: Session) -> None:
         """Forgets a session that is over."""
@@ -118,11 +122,13 @@ class Sessions:
         for session in self:
             if session.is_busy:
                 self._used[session.id] = now
-            elif now - self._used[session.id] > session.patience:
-                log.info("Ended a session that was idle for %d s.", session.patience)
+                continue
+            patience = min(session.patience, self._idle_seconds)
+            if now - self._used[session.id] > patience:
+                log.info("Ended a session that was idle for %g s (--session-idle).", patience)
                 session.end()
                 self.remove(session)
-        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look) if self._sessions else None
+        self._timer = self._loop.call_later(self._look_seconds, self._look) if self._sessions else None
 
 
 _LOOK_SECONDS = 5.0

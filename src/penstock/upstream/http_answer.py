@@ -12,8 +12,6 @@ from penstock.wire.http.byte_buffer import ByteBuffer
 from penstock.wire.http.http1 import Headers, find
 from penstock.wire.http.sse import Oversize, SseEvent, SseReader
 
-_EVENT_BYTES = limits.MESSAGE_BYTES + limits.EVENT_SLACK_BYTES
-
 
 class AnswerOwner(Protocol):
     """Who asked."""
@@ -103,7 +101,7 @@ class HttpAnswer:
             self.trouble = "Its body is compressed, though that was not allowed"
         elif self.content_type == b"text/event-stream" and status == 200:
             self.is_events = True
-            self._reader = SseReader(_EVENT_BYTES)
+            self._reader = SseReader(limits.MESSAGE_BYTES + limits.EVENT_SLACK_BYTES)
         elif self.content_type == b"application/json":
             self._room = limits.MESSAGE_BYTES
         else:

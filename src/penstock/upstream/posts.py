@@ -39,7 +39,7 @@ from penstock.wire.mcp.message import (
     Message,
     read_upstream_message,
 )
-from penstock.wire.mcp.replies import error_reply, raw_error_reply
+from penstock.wire.mcp.replies import error_reply, over_limit, raw_error_reply
 from penstock.wire.mcp.response_id import maybe_response_id
 
 log = logging.getLogger("penstock")
@@ -221,7 +221,7 @@ class Posts:
             self.is_proven = True
             self.take_json(post, answer.body)
         elif answer.trouble is None and answer.is_too_big and answer.content_type == b"application/json":
-            self.refuse(post, f"It has more than {limits.MESSAGE_BYTES} bytes")
+            self.refuse(post, over_limit())
         elif not self._is_elsewhere(answer):
             self.refuse(post, refusals.describe(answer))
 
@@ -312,10 +312,10 @@ class Posts:
         else:
             id_token, size = refusals.maybe_id_of_long_event(event), event.size
         if post is not None and id_token is not None and id_key(id_token) == post.key:
-            self.refuse(post, f"It has {size} bytes")
+            self.refuse(post, over_limit(size))
         else:
             assert self._owner.receiver is not None
-            self._owner.receiver.upstream_refused(id_token, f"It has {size} bytes")
+            self._owner.receiver.upstream_refused(id_token, over_limit(size))
 
     def _answer(self, post: Post, raw: bytes) -> None:
         """Passes on the response that `post` was there for."""

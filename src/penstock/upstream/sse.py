@@ -36,6 +36,7 @@ from penstock.wire.http.sse import Oversize, SseEvent
 from penstock.wire.http.url import Url
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import Message, read_upstream_message
+from penstock.wire.mcp.replies import over_limit
 from penstock.wire.mcp.response_id import maybe_response_id
 
 log = logging.getLogger("penstock")
@@ -210,7 +211,7 @@ class SseUpstream:
         assert self.receiver is not None
         if id_token is not None:
             self._waiting.close(id_token)
-        self.receiver.upstream_refused(id_token, f"It has {size} bytes")
+        self.receiver.upstream_refused(id_token, over_limit(size))
 
     def _deliver(self, raw: bytes) -> None:
         assert self.receiver is not None

@@ -14,7 +14,7 @@ from penstock.net.warden import Warden
 from penstock.wire.mcp.ids import maybe_id_at_edges
 from penstock.wire.mcp.message import Message
 from penstock.wire.mcp.ndjson import LineSplitter, Oversize, to_line
-from penstock.wire.mcp.replies import printable
+from penstock.wire.mcp.replies import over_limit, printable
 
 log = logging.getLogger("penstock")
 
@@ -139,8 +139,7 @@ class StdioUpstream:
                 peer.cork()
         for line in lines:
             if isinstance(line, Oversize):
-                where = "in all" if line.is_ended else "without a line end"
-                receiver.upstream_refused(line.id_token, f"It has {line.size} bytes {where}")
+                receiver.upstream_refused(line.id_token, over_limit(line.size))
             elif line[:1] != b"{" and line[:_EDGE].lstrip()[:1] not in (b"{", b"["):
                 log.warning("Skipped a line of the upstream that is not JSON: %s", _glimpse(line))
             elif _CR in line:

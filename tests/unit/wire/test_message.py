@@ -15,6 +15,7 @@ from penstock.wire.mcp.message import (
     read_client_message,
     read_upstream_message,
 )
+from penstock.wire.mcp.replies import over_limit
 
 
 def _read(raw: bytes) -> Message:
@@ -152,7 +153,7 @@ def test_the_size_limit_is_exact_and_named() -> None:
     fits = head + b"x" * (limits.MESSAGE_BYTES - len(head) - len(tail)) + tail
     assert len(fits) == 10 * 1024 * 1024
     assert _read(fits).raw is fits
-    assert str(limits.MESSAGE_BYTES + 1) in _refusal(fits + b" ").reason
+    assert f"{limits.MESSAGE_BYTES + 1:,}" in _refusal(fits + b" ").reason
 
 
 def test_the_depth_limit_is_exact() -> None:
@@ -207,7 +208,9 @@ def test_what_is_no_json_is_a_parse_error_with_the_readers_reason() -> None:
 def test_a_message_too_big_is_told_both_sizes() -> None:
     raw = b" " * (limits.MESSAGE_BYTES + 1)
     refusal = _refusal(raw)
-    assert refusal.reason == f"Invalid request: {len(raw)} bytes, over {limits.MESSAGE_BYTES}"
+    assert refusal.reason == f"Invalid request. {over_limit(len(raw))}"
+    assert "10 MiB" in refusal.reason
+    assert "--max-message" in refusal.reason
     assert refusal.code == -32600
 
 

@@ -23,6 +23,7 @@ from penstock.wire.json.ambiguity import (
     members,
 )
 from penstock.wire.mcp.ids import maybe_id_at_edges
+from penstock.wire.mcp.replies import over_limit
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -152,7 +153,7 @@ def _read_upstream_strictly(raw: bytes) -> Message | Batch:
 
 def _read_envelope(raw: bytes, blame: type[ProtocolError]) -> Members | Batch:
     if len(raw) > limits.MESSAGE_BYTES:
-        raise blame(INVALID_REQUEST, f"Invalid request: {len(raw)} bytes, over {limits.MESSAGE_BYTES}")
+        raise blame(INVALID_REQUEST, f"Invalid request. {over_limit(len(raw))}")
     try:
         check_text(raw)
         return Batch(raw, elements(raw)) if is_batch(raw) else members(raw)

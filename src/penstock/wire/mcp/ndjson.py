@@ -35,9 +35,9 @@ class LineSplitter:
     goes on with the line after it. Blank lines are skipped.
     """
 
-    def __init__(self, keep: int = limits.MESSAGE_BYTES, give_up: int = limits.LINE_BYTES) -> None:
-        self._keep = keep
-        self._give_up = give_up
+    def __init__(self, keep: int | None = None, give_up: int | None = None) -> None:
+        self._keep = limits.MESSAGE_BYTES if keep is None else keep
+        self._give_up = limits.LINE_BYTES if give_up is None else give_up
         self._held = bytearray()  # the unfinished line, as long as it may be kept
         self._size = 0  # of the unfinished line, kept or not
         self._head = b""

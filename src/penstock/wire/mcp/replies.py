@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock import limits
+from penstock.wire.sizes import spoken_size
 
 TOOL_NOT_FOUND = -32601
 INVALID_ANSWER = "The upstream's answer is not valid"
@@ -13,6 +14,25 @@ CANCELLED = "The request was cancelled"
 """What is said to a request that was cancelled before it got anywhere, where something must be said."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class ForClient(str):
+    """A reason for not passing something on that its client may read as well."""
+
+    __slots__ = ()
+
+
+def told(why: str) -> str:
+    """What a client is told of an answer that was not passed on for the reason `why`."""
+    return str(why) if isinstance(why, ForClient) else INVALID_ANSWER
+
+
+def over_limit(size: int | None = None) -> ForClient:
+    """Why a message is not passed on that is too large, with the option by which it would be."""
+    has = f"has {size:,} bytes" if size is not None else "is too large"
+    return ForClient(
+        f"The message {has}: the limit is {spoken_size(limits.MESSAGE_BYTES)}, and --max-message raises it"
+    )
 
 
 def error_reply(id_token: bytes | None, code: int, message: str, data: object = None) -> bytes:

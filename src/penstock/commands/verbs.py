@@ -1,0 +1,55 @@
+"""The commands beside the proxy itself: one row each, loaded when it is named.
+
+A command is a module with `parser()`, the parser of its options, and `run(options)`, which gives back the
+exit code. A new command is a module and a row here; help, completion and the documentation follow the rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+if TYPE_CHECKING:
+    import argparse
+
+
+class Verb(NamedTuple):
+    """One command: where it is listed, what it does in one line, and the module that has it."""
+
+    group: str
+    summary: str
+    module: str
+    takes_command: bool = False  # whether an upstream's command may follow, after --
+
+
+class Command(Protocol):
+    """What the module of a command offers."""
+
+    def parser(self) -> argparse.ArgumentParser:
+        """The parser of its options."""
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Does it; gives back the exit code."""
+
+
+VERBS: dict[str, Verb] = {
+    "tools": Verb(
+        "before you start", "which tools are allowed and denied, and what each costs", "tools", True
+    ),
+    "check": Verb("before you start", "what is wrong with a configuration, or what it will do", "check"),
+    "rules": Verb("before you start", "try the rules of a configuration: test, explain", "rules"),
+}
+
+
+def load(name: str) -> Command:
+    """The command called `name`."""
+    from importlib import import_module
+
+    return cast(Command, import_module(f"penstock.commands.{VERBS[name].module}"))
+
+
+def listing() -> str:
+    """All commands in their groups, a line each, as --help shows them."""
+    groups: dict[str, list[str]] = {}
+    for name, verb in [*VERBS.items(), ("help", Verb("help", "this page, or help VERB for one command", ""))]:
+        groups.setdefault(verb.group, []).append(f"  penstock {name:<12} {verb.summary}")
+    return "\n\n".join("\n".join([f"{group}:", *lines]) for group, lines in groups.items())
