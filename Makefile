@@ -2,14 +2,16 @@
 # MCP servers and clients that the tests talk to.
 
 PYTHON ?= $(shell scripts/find_python)
-BIN := .venv/bin
-STAMP := .venv/.installed
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
 
-.PHONY: help demo test test-quick lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack before-release
+.PHONY: help demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack before-release
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
 	@echo "make test         run the tests"
+	@echo "make test-pythons  the tests on every Python from 3.11 up that is here (long)"
 	@echo "make lint         ruff, style and layout"
 	@echo "make types        mypy, strict"
 	@echo "make conformance  the official MCP conformance suites, direct and through Penstock"
@@ -31,11 +33,13 @@ help:
 
 $(STAMP): pyproject.toml src/penstock/__init__.py
 	@test -n "$(PYTHON)" || { echo "Penstock needs Python 3.11 or newer; none was found. Set PYTHON=/path/to/python3."; exit 1; }
-	@echo "Setting up .venv with $(PYTHON) ..."
-	@$(PYTHON) -m venv .venv
+	@echo "Setting up $(VENV) with $(PYTHON) ..."
+	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 2>&1 | grep -v '^WARNING: Location' || true
 	@$(BIN)/python -c 'import penstock, pytest, mcp'
 	@touch $@
+
+environment: $(STAMP)
 
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
@@ -50,6 +54,13 @@ test: $(STAMP) peers
 
 test-quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/house
+
+test-pythons: $(STAMP) peers
+	@scripts/test_pythons
+
+# What CI adds to `make test`: the other interpreters, without the tests that start the peers.
+test-pythons-short: $(STAMP)
+	@scripts/test_pythons --others tests/unit tests/house tests/properties
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -124,4 +135,4 @@ before-release: conformance attack faults
 	$(MAKE) mutants
 
 clean:
-	rm -rf .fuzz .mutants .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .fuzz .mutants .venv .venv-* .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

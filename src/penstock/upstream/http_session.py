@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.wire.http.http1 import Headers, find
+from penstock.wire.json.ambiguity import nests_too_deep
 from penstock.wire.mcp.mcp_headers import SchemaBook, maybe_modern_version, modern_headers
 from penstock.wire.mcp.message import Message
 
@@ -81,8 +82,9 @@ class HttpSession:
     def take_version(self, raw: bytes) -> None:
         """Remembers the version that the answer to initialize names; none when it is an error."""
         try:
-            version = msgspec.json.decode(raw, type=_Initialized).result.version.encode()
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            is_deep = nests_too_deep(raw)
+            version = b"" if is_deep else msgspec.json.decode(raw, type=_Initialized).result.version.encode()
+        except (msgspec.DecodeError, UnicodeDecodeError):
             version = b""  # the relay reads it strictly, and says what is wrong
         self.version = version if _VISIBLE(version) else None
 

@@ -95,7 +95,11 @@ def test_all_slips_are_found_at_once() -> None:
         ("x.yaml", b"a: " + b"[" * 100_000, 1, "nested more than 64 levels deep"),
         ("x.yaml", b"- " * 100_000, 1, "nested more than 64 levels deep"),
         ("x.json", b"[" * 100_000, 1, "nested more than 64 levels deep"),
-        ("x.toml", b"a = " + b"[" * 100_000, 1, "not TOML"),
+        ("x.toml", b"a = 1\nb = " + b"[" * 100_000, 2, "nested more than 64 levels deep"),
+        ("x.toml", b"a = 1\nb = " + b"{c=" * 100_000, 2, "nested more than 64 levels deep"),
+        ("x.toml", b"a = " + b"1" * 5_000, 1, "not TOML: a number with too many digits"),
+        ("x", b"a = " + b"1" * 5_000, 1, "not TOML: a number with too many digits"),
+        ("x", b"a: " + b"[" * 100_000, 1, "nested more than 64 levels deep"),
         ("x.toml", b"a = " + b"[" * 70 + b"]" * 70, 1, "nested more than 64 levels deep"),
         ("x.toml", b"a = 1\na = 2\n", 2, "not TOML: cannot overwrite a value"),
         ("x.toml", b"a = ", 1, "not TOML: invalid value"),
@@ -118,6 +122,19 @@ def test_a_file_that_cannot_be_read_says_where(name: str, data: bytes, line: int
         read_document(name, data)
     assert caught.value.line == line
     assert words in caught.value.reason
+
+
+@pytest.mark.parametrize("name", ["x.yaml", "x.json", "x.toml"])
+def test_a_file_may_nest_up_to_the_limit_and_what_stands_in_texts_does_not_count(name: str) -> None:
+    inside = b'"%b"' % (b"[" * 100)
+    for depth in (63, 64):  # the table around it is the first level
+        value = b"[" * depth + inside + b"]" * depth
+        data = b"# %b\na = %b" % (b"[" * 100, value) if name == "x.toml" else b'{"a": %b}' % value
+        if depth < 64:
+            assert read_document(name, data).slips == []
+        else:
+            with pytest.raises(Unreadable, match="nested more than 64 levels deep"):
+                read_document(name, data)
 
 
 def test_a_whole_number_may_be_longer_than_any_float() -> None:

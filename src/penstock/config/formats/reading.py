@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.config.formats.document import Document, decode
+from penstock.config.formats.document import Document, Unreadable, decode
 
 FORMATS = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".jsonc": "json", ".toml": "toml"}
 
@@ -36,8 +36,13 @@ def guess_format(text: str) -> str:
         return "json"
     import tomllib
 
+    from penstock.config.formats.toml_reader import refuse_depth
+
     try:
+        refuse_depth(text)
         tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (Unreadable, tomllib.TOMLDecodeError):
         return "yaml"
+    except ValueError:
+        pass  # a number with too many digits, which its reader says
     return "toml"

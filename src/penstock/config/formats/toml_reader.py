@@ -21,10 +21,13 @@ _STRING = re.compile(
     r'"""(?:\\.|(?!""").)*"{3,5}' r"|'''(?:(?!''').)*'{3,5}" r'|"(?:\\.|[^"\\])*"' r"|'[^']*'",
     re.DOTALL,
 )
+_NESTING = re.compile(rf"{_STRING.pattern}|#[^\n]*|[\[\]{{}}]", re.DOTALL)
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def read_toml(text: str) -> Document:
     """What the TOML in `text` holds. Raises Unreadable."""
+    refuse_depth(text)
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as why:
@@ -32,8 +35,8 @@ def read_toml(text: str) -> Document:
         found = re.match(r"line ([0-9]+)", place)
         line = int(found[1]) if found else text.count("\n") + 1
         raise Unreadable(line, f"not TOML: {words[:1].lower()}{words[1:]}") from None
-    except (RecursionError, ValueError):
-        raise Unreadable(1, "not TOML: nested too deeply, or a number with too many digits") from None
+    except ValueError:
+        raise Unreadable(1, "not TOML: a number with too many digits") from None
     walk = _Walk(text)
     walk.document()
     slips: list[Slip] = []
@@ -42,6 +45,19 @@ def read_toml(text: str) -> Document:
     if walk.count > limits.CONFIG_NODES:
         raise Unreadable(1, f"more than {limits.CONFIG_NODES:,} values")
     return document
+
+
+def refuse_depth(text: str) -> None:
+    """Raises Unreadable for arrays and inline tables in one another beyond what a configuration may have.
+
+    The library goes down a few frames of the stack for each level, before anybody can count.
+    """
+    depth = 0
+    for token in _NESTING.finditer(text):
+        depth += _STEPS.get(token[0], 0)
+        if depth > limits.CONFIG_NESTING:
+            line = text.count("\n", 0, token.start()) + 1
+            raise Unreadable(line, f"nested more than {limits.CONFIG_NESTING} levels deep")
 
 
 def _check(document: Document, value: object, path: Path) -> None:

@@ -51,8 +51,6 @@ def read_yaml(text: str) -> Document:
         raise Unreadable(table.line_at(mark.index if mark else 0), _in_words(why)) from None
     except yaml.YAMLError as why:
         raise Unreadable(1, f"not YAML: {why}".splitlines()[0]) from None
-    except RecursionError:
-        raise Unreadable(1, "nested too deeply") from None
     finally:
         loader.dispose()
     builder = _Builder(table)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from penstock import limits
 from penstock.errors import ConfigError
 from penstock.policy.durations import BadDuration, parse_duration
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
@@ -51,13 +52,24 @@ def _read_pairs(value: object, place: Place, faults: list[Fault]) -> tuple[tuple
 
 
 def _read_json(value: object, place: Place, faults: list[Fault]) -> object:
+    if _nests_deeper(value, limits.CONFIG_NESTING):
+        raise Misread(f"nests more than {limits.CONFIG_NESTING} levels deep")
     try:
         encoded = msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError):
         raise Misread(f"must be a JSON value, not {kind_of(value)}") from None
     if isinstance(value, float) and encoded == b"null":
         raise Misread("must be a finite number")
     return value
+
+
+def _nests_deeper(value: object, levels: int) -> bool:
+    """Whether lists and mappings stand in one another beyond `levels`; in itself is beyond any."""
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return False
+    return levels == 0 or any(_nests_deeper(part, levels - 1) for part in value)
 
 
 def _read_number(value: object, place: Place, faults: list[Fault]) -> int | float:

@@ -8,6 +8,7 @@ knows, or on a resumed stream.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,15 @@ import msgspec
 from msgspec import Raw
 
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.wire.json.ambiguity import INHERITED, Crowded, checked_members, elements, folded, last_members
+from penstock.wire.json.ambiguity import (
+    INHERITED,
+    Crowded,
+    checked_members,
+    elements,
+    folded,
+    last_members,
+    nests_too_deep,
+)
 from penstock.wire.json.member_names import places_called
 from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message
 from penstock.wire.mcp.replies import INVALID_ANSWER
@@ -51,7 +60,7 @@ def text_lists_hidden_tools(text: bytes, choice: ToolFilter) -> bool:
         return False
     try:
         return _lists_hidden_anywhere(text, choice)
-    except (Crowded, RecursionError):
+    except Crowded:
         return True  # words are not like this, and JavaScript reads on
     except ValueError:
         return False  # words
@@ -114,6 +123,7 @@ def _lists_hidden_anywhere(text: bytes, choice: ToolFilter) -> bool:
     if len(text) <= _DEEP_BYTES:
         return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
     # Too large for a tree, so only the lists are made one.
+    _refuse_depth(text)
     from penstock.wire.json.json_walk import value_end  # its patterns take a while to compile
 
     room = _DEEP_BYTES
@@ -179,7 +189,15 @@ class _Pairs(list[tuple[str, object]]):
 def _decode_pairs(text: bytes) -> object:
     from json import detect_encoding
 
-    return _decoder().decode(text.decode(detect_encoding(text), "surrogatepass"))
+    words = text.decode(detect_encoding(text), "surrogatepass")
+    _refuse_depth(words.encode("utf-8", "surrogatepass"))
+    return _decoder().decode(words)
+
+
+def _refuse_depth(text: bytes) -> None:
+    """Raises Crowded for JSON deeper than a message may be: words never are, and JavaScript reads on."""
+    if _begins_json(text) and nests_too_deep(text):
+        raise Crowded("it nests too deep to look at")
 
 
 @functools.cache
@@ -192,6 +210,7 @@ def _decoder() -> JSONDecoder:
 _USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
 _LIST_NAMES = INHERITED | {"tools"}
 _SAMPLING = "sampling/createMessage"
+_begins_json = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*[\[{]").match
 _OPEN_BRACE = ord("{")
 _OPEN_BRACKET = ord("[")
 _DEEP_BYTES = 256 * 1024  # above this, a tree of the whole message would cost more than the look is worth

@@ -99,6 +99,11 @@ def is_sound(raw: bytes) -> bool:
     return len(raw) <= _SHALLOW_BYTES or not nests_deeper(raw, limits.NESTING)
 
 
+def nests_too_deep(raw: bytes) -> bool:
+    """Whether `raw` has more levels than a message may have, for those who have not asked `check_text`."""
+    return len(raw) > _SHALLOW_BYTES and nests_deeper(raw, limits.NESTING)
+
+
 def _is_utf8(raw: bytes) -> bool:
     try:
         if len(raw) <= _SCAN_BYTES:
@@ -178,6 +183,9 @@ def _depths(brackets: bytes) -> Iterator[int]:
 def members(raw: bytes | Raw) -> Members:
     """The members of the object in `raw`, each with its bytes as written.
 
+    As for all that follow here, `check_text` must have nothing against `raw`: decoders go down one frame of
+    their stack for each level, and how many there are is a matter of the interpreter.
+
     Raises NotJson, NotAnObject, or Ambiguous when two readers could see different members.
     """
     return checked_members(raw, *last_members(raw))
@@ -207,7 +215,7 @@ def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
         return _decode_members(raw), raw
     except msgspec.ValidationError:
         raise NotAnObject("it is not an object") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
+    except (msgspec.DecodeError, UnicodeDecodeError) as why:
         text = readable(raw)
         if text is raw:
             raise NotJson(_plain_reason(why)) from None
@@ -215,7 +223,7 @@ def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
         return _decode_members(text), text
     except msgspec.ValidationError:
         raise NotAnObject("it is not an object") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
+    except (msgspec.DecodeError, UnicodeDecodeError) as why:
         raise NotJson(_plain_reason(why)) from None
 
 
@@ -227,7 +235,7 @@ def elements(raw: bytes | Raw) -> list[bytes]:
         parts = _decode_array(text)
     except msgspec.ValidationError:
         raise NotAnArray("it is not an array") from None
-    except (msgspec.DecodeError, RecursionError) as why:
+    except msgspec.DecodeError as why:
         raise NotJson(_plain_reason(why)) from None
     if text is raw:
         return [bytes(part) for part in parts]
@@ -292,8 +300,6 @@ def readable(raw: bytes | Raw) -> bytes | Raw:
 
 
 def _plain_reason(why: Exception) -> str:
-    if isinstance(why, RecursionError):
-        return "it nests too deep"
     return str(why).removeprefix("JSON is malformed: ")
 
 

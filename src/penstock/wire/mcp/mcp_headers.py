@@ -17,7 +17,15 @@ from msgspec import UNSET, Raw, Struct
 
 from penstock import limits
 from penstock.wire.http.http1 import Headers
-from penstock.wire.json.ambiguity import Members, NotAnArray, NotJson, elements, last_members, readable
+from penstock.wire.json.ambiguity import (
+    Members,
+    NotAnArray,
+    NotJson,
+    elements,
+    last_members,
+    nests_too_deep,
+    readable,
+)
 from penstock.wire.mcp.eras import decode_sender
 from penstock.wire.mcp.message import Message
 
@@ -104,13 +112,13 @@ class SchemaBook:
 
     def learn(self, raw: bytes) -> None:
         """Reads a response to tools/list."""
-        if not self._mirrors and _MARK.encode() not in raw:
+        if (not self._mirrors and _MARK.encode() not in raw) or nests_too_deep(raw):
             return
         try:
             page = msgspec.json.decode(readable(raw), type=_ListAnswer)
             entries = elements(page.result.tools)
             tools = [msgspec.json.decode(readable(entry), type=_Tool) for entry in entries]
-        except (NotJson, NotAnArray, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (NotJson, NotAnArray, msgspec.DecodeError, UnicodeDecodeError):
             return
         for tool in tools:
             mirrors = mirrors_in(tool.schema)

@@ -21,6 +21,7 @@ from penstock.wire.json.ambiguity import (
     is_sound,
     last_members,
     members,
+    nests_too_deep,
 )
 from penstock.wire.mcp.ids import maybe_id_at_edges
 from penstock.wire.mcp.replies import over_limit
@@ -202,13 +203,13 @@ def _maybe_id_token(envelope: Members) -> bytes | None:
 
 def maybe_sole_id(raw: bytes) -> bytes | None:
     """The id of a message that was refused, for the answer to it, unless there are two."""
-    if len(raw) > _SOLE_ID_BYTES:
+    if len(raw) > _SOLE_ID_BYTES or nests_too_deep(raw):
         return None
     import json  # the only reader at hand that shows repeated names; loaded only for refusals
 
     try:
         pairs = json.loads(raw, object_pairs_hook=list, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     ids = [name for name, _ in pairs if folded(name) == "id"]
     return _maybe_id_token(last_members(raw)[0]) if ids == ["id"] else None

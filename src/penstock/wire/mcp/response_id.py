@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from penstock.errors import UpstreamProtocolError
+from penstock.wire.json.ambiguity import nests_too_deep
 from penstock.wire.mcp.message import Kind, Message, read_upstream_message
 
 _SMALL_BYTES = 16 * 1024
@@ -45,9 +46,11 @@ def maybe_response_id(raw: bytes) -> bytes | None:
             found = _TRAILING.search(raw, len(raw) - _EDGE_BYTES)
         if found is not None:
             return found[1]
+    if nests_too_deep(raw):
+        return None
     try:
         seen = _decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _maybe_id_read_strictly(raw)
     if seen.method is not _ABSENT or (seen.result is _ABSENT and seen.error is _ABSENT):
         return None

@@ -227,6 +227,17 @@ def test_the_schema_takes_what_the_reader_takes() -> None:
     assert not check.is_valid({"rules": [rule({"blok": "x"})]})
 
 
+def test_a_value_may_nest_as_deep_as_a_file_and_never_in_itself() -> None:
+    inside: list[object] = []
+    inside.append(inside)
+    deep: object = "x"
+    for _ in range(64):
+        deep = [deep]
+    for value, is_taken in ((deep, True), ([deep], False), (inside, False), ({"a": inside}, False)):
+        _, faults = build({"rules": [rule({"set_param": {"field": "a", "value": value}})]})
+        assert [fault.message for fault in faults] == ([] if is_taken else ["nests more than 64 levels deep"])
+
+
 def test_masks_hide_addresses_and_secrets_however_deep() -> None:
     box = interceptor(
         rule(
