@@ -141,6 +141,9 @@ CONFIG_NODES = 100_000
 CONFIG_NESTING = 64
 """Levels in a configuration file. Rules need ten."""
 
+CLIENT_FILE_BYTES = 64 * 1024 * 1024
+"""A file of an AI client. Some keep their history in it."""
+
 CONFIG_LOOK_SECONDS = 1.0
 """Between two looks at a configuration file, to see whether it has changed."""
 

@@ -22,6 +22,8 @@ ALLOWED = {
     "upstream": {"relay", "gate", "policy", "wire", "net"},
     "observe": {"relay", "gate", "policy", "wire", "net", "state"},
     "effects": {"relay", "gate", "policy", "wire", "net", "state"},
+    "clients": {"config", "policy", "wire"},
+    "home": {"clients", "config", "policy", "wire"},
     "watch": {"observe", "relay", "gate", "policy", "wire", "net", "state"},
 }
 ROOMS = sorted(room for room in ALLOWED if (SOURCE / room).is_dir())

@@ -37,6 +37,9 @@ VERBS: dict[str, Verb] = {
     ),
     "check": Verb("before you start", "what is wrong with a configuration, or what it will do", "check"),
     "rules": Verb("before you start", "try the rules of a configuration: test, explain", "rules"),
+    "clients": Verb("at home", "the servers of your AI clients, and which are behind Penstock", "clients"),
+    "wrap": Verb("at home", "put Penstock before servers that a client already starts", "wrap"),
+    "unwrap": Verb("at home", "take it out again, or undo a change byte for byte", "unwrap"),
 }
 
 

@@ -17,6 +17,7 @@ class Slip(Struct, frozen=True):
 
     line: int
     message: str
+    is_repeated: bool = False  # a key that is there twice
 
 
 class Unreadable(Exception):

@@ -14,15 +14,20 @@ from typing import NoReturn
 
 from penstock import limits
 from penstock.config.formats.document import Document, LineTable, Path, Slip, Unreadable
+from penstock.config.formats.spans import Spans
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?(?![0-9a-zA-Z.])")
 _WORDS = {"true": True, "false": False, "null": None}
 
 
-def read_json(text: str) -> Document:
-    """What the JSON in `text` holds. Raises Unreadable."""
-    reader = _Reader(text)
+def read_json(text: str, spans: Spans | None = None, most: int = limits.CONFIG_NODES) -> Document:
+    """What the JSON in `text` holds, in at most so many values. Raises Unreadable.
+
+    With `spans` it also notes where everything stands, and takes a comma before a closing bracket, as the
+    clients do whose files are edited.
+    """
+    reader = _Reader(text, spans, most)
     at = reader.skip(0)
     if at == len(text):
         return Document(None, {}, [])
@@ -33,12 +38,14 @@ def read_json(text: str) -> Document:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, spans: Spans | None, most: int) -> None:
         self.lines: dict[Path, int] = {}
         self.slips: list[Slip] = []
         self._text = text
         self._table = LineTable(text)
         self._count = 0
+        self._spans = spans
+        self._most = most
 
     def skip(self, at: int) -> int:
         found = _BLANK.match(self._text, at)
@@ -50,8 +57,14 @@ class _Reader:
     def read(self, at: int, path: Path) -> tuple[object, int]:
         """The value that begins at `at`, and where it ends."""
         self._count += 1
-        if self._count > limits.CONFIG_NODES:
-            raise Unreadable(self._table.line_at(at), f"more than {limits.CONFIG_NODES:,} values")
+        if self._count > self._most:
+            raise Unreadable(self._table.line_at(at), f"more than {self._most:,} values")
+        value, end = self._value(at, path)
+        if self._spans is not None:
+            self._spans.values[path] = at, end
+        return value, end
+
+    def _value(self, at: int, path: Path) -> tuple[object, int]:
         sign = self._text[at : at + 1]
         if sign == '"':
             return self._string(at)
@@ -97,18 +110,21 @@ class _Reader:
             if not self._text.startswith('"', at):
                 self.fail(at, "a key in double quotes was expected")
             start = at
-            name, at = self._string(at)
-            at = self.skip(at)
+            name, key_end = self._string(at)
+            at = self.skip(key_end)
             if not self._text.startswith(":", at):
                 self.fail(at, f'a colon was expected after "{name}"')
             at = self.skip(at + 1)
             line = self._table.line_at(start)
             if name in out:
                 first = self.lines[*path, name]
-                self.slips.append(Slip(line, f'"{name}" is here twice; the first is on line {first}'))
-                _, at = _Reader.read(self._aside(), at, (*path, name))
+                words = f'"{name}" is here twice; the first is on line {first}'
+                self.slips.append(Slip(line, words, is_repeated=True))
+                _, at = self._aside().read(at, (*path, name))
             else:
                 self.lines[*path, name] = line
+                if self._spans is not None:
+                    self._spans.note_key((*path, name), start, key_end)
                 out[name], at = self.read(at, (*path, name))
             at, is_over = self._after(at, "}")
             if is_over:
@@ -136,12 +152,14 @@ class _Reader:
             self.fail(at, f"a comma or {end} was expected")
         at = self.skip(at + 1)
         if self._text.startswith(end, at):
+            if self._spans is not None:
+                return at + 1, True
             self.fail(at, f"a comma before {end}")
         return at, False
 
     def _aside(self) -> _Reader:
         """A reader of the same text whose findings nobody keeps, for a value that does not count."""
         other = _Reader.__new__(_Reader)
-        other.lines, other.slips = {}, []
+        other.lines, other.slips, other._spans, other._most = {}, [], None, self._most
         other._text, other._table, other._count = self._text, self._table, self._count
         return other

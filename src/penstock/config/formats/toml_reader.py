@@ -12,6 +12,7 @@ import tomllib
 
 from penstock import limits
 from penstock.config.formats.document import Document, LineTable, Path, Slip, Unreadable
+from penstock.config.formats.spans import Span, Spans
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
@@ -25,8 +26,8 @@ _NESTING = re.compile(rf"{_STRING.pattern}|#[^\n]*|[\[\]{{}}]", re.DOTALL)
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
-def read_toml(text: str) -> Document:
-    """What the TOML in `text` holds. Raises Unreadable."""
+def read_toml(text: str, spans: Spans | None = None, most: int = limits.CONFIG_NODES) -> Document:
+    """What the TOML in `text` holds, in at most so many values; `spans` hears where. Raises Unreadable."""
     refuse_depth(text)
     try:
         tree = tomllib.loads(text)
@@ -37,13 +38,13 @@ def read_toml(text: str) -> Document:
         raise Unreadable(line, f"not TOML: {words[:1].lower()}{words[1:]}") from None
     except ValueError:
         raise Unreadable(1, "not TOML: a number with too many digits") from None
-    walk = _Walk(text)
+    walk = _Walk(text, spans if spans is not None else Spans())
     walk.document()
     slips: list[Slip] = []
     document = Document(tree, walk.lines, slips)
     _check(document, tree, ())
-    if walk.count > limits.CONFIG_NODES:
-        raise Unreadable(1, f"more than {limits.CONFIG_NODES:,} values")
+    if walk.count > most:
+        raise Unreadable(1, f"more than {most:,} values")
     return document
 
 
@@ -79,9 +80,10 @@ def _check(document: Document, value: object, path: Path) -> None:
 
 
 class _Walk:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, spans: Spans) -> None:
         self.lines: dict[Path, int] = {}
         self.count = 0
+        self._spans = spans
         self._text = text
         self._table = LineTable(text)
         self._lengths: dict[Path, int] = {}  # of arrays of tables, so far
@@ -100,10 +102,12 @@ class _Walk:
         start, is_array = at, self._text.startswith("[[", at)
         names, at = self._names(at + 1 + is_array)
         path: Path = ()
-        for name in names[:-1]:
+        for name, where in names[:-1]:
+            self._spans.note_key((*path, name), *where)
             path = self._inside((*path, name))
             self._note(path, start)
-        path = (*path, names[-1])
+        self._spans.note_key((*path, names[-1][0]), *names[-1][1])
+        path = (*path, names[-1][0])
         self._note(path, start)
         if is_array:
             length = self._lengths.get(path, 0)
@@ -116,17 +120,18 @@ class _Walk:
         """Where a header that names `path` leads: into its newest element, if it is an array of tables."""
         return (*path, self._lengths[path] - 1) if path in self._lengths else path
 
-    def _names(self, at: int) -> tuple[list[str], int]:
-        names: list[str] = []
+    def _names(self, at: int) -> tuple[list[tuple[str, Span]], int]:
+        names: list[tuple[str, Span]] = []
         while True:
             at = _skip(_SPACE, self._text, at)
             quoted = _STRING.match(self._text, at)
             if quoted is not None:
-                names.append(str(next(iter(tomllib.loads(f"{quoted[0]} = 1")))))
+                name = str(next(iter(tomllib.loads(f"{quoted[0]} = 1"))))
+                names.append((name, (at, quoted.end())))
                 at = quoted.end()
             else:
                 bare = _skip(_BARE, self._text, at)
-                names.append(self._text[at:bare])
+                names.append((self._text[at:bare], (at, bare)))
                 at = bare
             at = _skip(_SPACE, self._text, at)
             if not self._text.startswith(".", at):
@@ -137,13 +142,19 @@ class _Walk:
         start = at
         names, at = self._names(at)
         path = table
-        for name in names:
+        for name, where in names:
             path = (*path, name)
             self._note(path, start)
+            self._spans.note_key(path, *where)
         return self._value(_skip(_SPACE, self._text, at + 1), path)
 
     def _value(self, at: int, path: Path) -> int:
         self.count += 1
+        end = self._end_of(at, path)
+        self._spans.values[path] = at, at + len(self._text[at:end].rstrip())
+        return end
+
+    def _end_of(self, at: int, path: Path) -> int:
         text = self._text
         if text.startswith("[", at):
             at, position = _skip(_BLANK, text, at + 1), 0

@@ -14,6 +14,7 @@ import yaml
 
 from penstock import limits
 from penstock.config.formats.document import Document, LineTable, Path, Slip, Unreadable
+from penstock.config.formats.spans import Spans
 
 _TAG = "tag:yaml.org,2002:"
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times faster
@@ -39,8 +40,8 @@ for _name, _pattern, _first in (
     _CoreLoader.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _first)
 
 
-def read_yaml(text: str) -> Document:
-    """What the YAML in `text` holds. Raises Unreadable."""
+def read_yaml(text: str, spans: Spans | None = None, most: int = limits.CONFIG_NODES) -> Document:
+    """What the YAML in `text` holds, in at most so many values; `spans` hears where. Raises Unreadable."""
     table = LineTable(text)
     loader = _CoreLoader(text)
     try:
@@ -53,7 +54,7 @@ def read_yaml(text: str) -> Document:
         raise Unreadable(1, f"not YAML: {why}".splitlines()[0]) from None
     finally:
         loader.dispose()
-    builder = _Builder(table)
+    builder = _Builder(table, spans if spans is not None else Spans(), most)
     tree = None if node is None else builder.build(node, ())
     return Document(tree, builder.lines, builder.slips)
 
@@ -88,17 +89,20 @@ def _in_words(why: yaml.MarkedYAMLError) -> str:
 
 
 class _Builder:
-    def __init__(self, table: LineTable) -> None:
+    def __init__(self, table: LineTable, spans: Spans, most: int) -> None:
         self.lines: dict[Path, int] = {}
         self.slips: list[Slip] = []
+        self._spans = spans
+        self._most = most
         self._table = table
         self._open: set[int] = set()  # the collections that we are inside of
         self._count = 0
 
     def build(self, node: yaml.Node, path: Path) -> object:
         self._count += 1
-        if self._count > limits.CONFIG_NODES:
-            raise Unreadable(self._line(node), f"more than {limits.CONFIG_NODES:,} values (aliases count)")
+        if self._count > self._most:
+            raise Unreadable(self._line(node), f"more than {self._most:,} values (aliases count)")
+        self._spans.values[path] = node.start_mark.index, node.end_mark.index
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         if id(node) in self._open:
@@ -106,6 +110,8 @@ class _Builder:
             return None
         if len(path) >= limits.CONFIG_NESTING:
             raise Unreadable(self._line(node), f"nested more than {limits.CONFIG_NESTING} levels deep")
+        if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+            self._spans.blocks.add(path)
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -123,9 +129,11 @@ class _Builder:
             if name is None:
                 continue
             if name in out:
-                self._slip(key, f'"{name}" is here twice; the first is on line {self.lines[*path, name]}')
+                words = f'"{name}" is here twice; the first is on line {self.lines[*path, name]}'
+                self.slips.append(Slip(self._line(key), words, is_repeated=True))
                 continue
             self.lines[*path, name] = self._line(key)
+            self._spans.note_key((*path, name), key.start_mark.index, key.end_mark.index)
             out[name] = self.build(value, (*path, name))
         return out
 

@@ -1,0 +1,200 @@
+"""`penstock wrap`: puts Penstock before servers that an AI client already starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import msgspec
+
+from penstock.arguments import Parser
+from penstock.clients.edits import Edit
+from penstock.clients.entry import Entry
+from penstock.clients.places import Machine
+from penstock.clients.wrapping import wrap_edits
+from penstock.commands.selectors import (
+    add_agreement,
+    add_selectors,
+    choice_of,
+    has_terminal,
+    is_agreed,
+    remark,
+    show_plan,
+)
+from penstock.config.model import make_filter
+from penstock.errors import ConfigError, UsageError
+from penstock.home.change import Plan, make_plan, token_for, write_plan
+from penstock.home.inventory import FoundFile, reread, survey, this_machine
+from penstock.home.journal import Journal
+from penstock.home.own_path import own_path
+from penstock.home.state_folder import exclusive, state_folder
+from penstock.platforms import refuse_unfit_system
+
+USAGE = "penstock wrap [SERVER...] [--client C] [--deny P] [--allow P] [--read-only] [OPTIONS]"
+
+
+def parser() -> Parser:
+    """The parser of `penstock wrap`."""
+    made = Parser(
+        prog="penstock wrap",
+        usage=USAGE,
+        description="Put Penstock before servers that an AI client already starts. Only the entry's command "
+        "and arguments change, every other byte of the file stays; penstock unwrap --undo brings it back.",
+    )
+    add = made.add_argument
+    add("servers", nargs="*", metavar="SERVER", help="the servers; without one, all of --client or --file")
+    add_selectors(made)
+    add("--deny", action="append", default=[], metavar="P[,P...]", help="hide tools that match")
+    add("--allow", action="append", default=[], metavar="P[,P...]", help="keep only tools that match")
+    add("--read-only", action="store_true", help="keep only tools annotated readOnlyHint: true")
+    add("--config", metavar="FILE", help="the wrapped server takes rules from FILE")
+    where = made.add_mutually_exclusive_group()
+    where.add_argument("--bare", action="store_true", help="write plain penstock, to be found on the PATH")
+    where.add_argument("--absolute", action="store_true", help="write the whole path of penstock")
+    add_agreement(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> int:
+    """Wraps; gives back the exit code."""
+    refuse_unfit_system()
+    if not options.servers and options.client is None and options.file is None:
+        raise UsageError("Name the servers to wrap, or a client", f"Usage: {USAGE}")
+    make_filter(options.deny, options.allow, options.read_only)
+    machine = this_machine(options.dir)
+    job = _Job(machine, options)
+    found = [
+        file
+        for file in survey(machine, choice_of(options, tuple(options.servers)))
+        if _concerns(file, options)
+    ]
+    wanted = {id(file): _wanted(file) for file in found}
+    job.refuse_missing(found)
+    plans = [make_plan(file, wanted[id(file)], job.edits) for file in found if wanted[id(file)] or file.fault]
+    return job.carry_out(plans)
+
+
+def _concerns(found: FoundFile, options: argparse.Namespace) -> bool:
+    # A broken file that nobody asked for must not keep others from being wrapped.
+    return bool(found.entries) or (found.fault is not None and bool(options.client or options.file))
+
+
+def _wanted(found: FoundFile) -> list[Entry]:
+    return [entry for entry in found.entries if entry.name not in found.hidden]
+
+
+class _Job:
+    """One run of wrap."""
+
+    def __init__(self, machine: Machine, options: argparse.Namespace) -> None:
+        self._machine = machine
+        self._options = options
+        self._folder = state_folder(machine.home, machine.environ)
+        self._words = _option_words(options)
+
+    def refuse_missing(self, found: list[FoundFile]) -> None:
+        names = {entry.name for file in found for entry in file.entries}
+        missing = [name for name in self._options.servers if name not in names]
+        faults = [file.fault for file in found if file.fault is not None]
+        if missing and faults:
+            raise faults[0]
+        if missing:
+            raise ConfigError(f"No server is called {missing[0]} there", "penstock clients lists them")
+
+    def edits(self, found: FoundFile, entry: Entry) -> list[Edit]:
+        """What wraps one entry."""
+        if not self._options.servers and (entry.refusal is not None or entry.wrapped is not None):
+            return []
+        return wrap_edits(entry, self._penstock(entry), self._words_for(entry))
+
+    def _penstock(self, entry: Entry) -> str:
+        is_shared = entry.scope == "project"
+        if self._options.bare or (is_shared and not self._options.absolute):
+            return "penstock"
+        return own_path(self._machine.home, self._machine.environ)
+
+    def _words_for(self, entry: Entry) -> tuple[str, ...]:
+        words = list(self._words)
+        for option in ("--config", "--lock"):
+            if option in words and entry.scope != "project":
+                at = words.index(option) + 1
+                words[at] = os.path.abspath(words[at])
+        return tuple(words)
+
+    def carry_out(self, plans: list[Plan]) -> int:
+        """Shows the plans and, if somebody agrees, writes them."""
+        options = self._options
+        changing = [plan for plan in plans if not plan.is_idle]
+        if options.expect is None and options.preview and options.format == "json":
+            _print_json(changing)
+            return 0
+        if not changing:
+            remark("Already so; nothing to write.")
+            return 0
+        if not options.yes or options.preview:
+            for plan in changing:
+                show_plan(plan)
+        if options.preview:
+            return 0
+        if options.expect is None and not options.yes:
+            if not has_terminal():
+                raise ConfigError(
+                    "Nothing was written: there is no terminal to ask at", "Say --yes, or --expect TOKEN"
+                )
+            if not is_agreed("Write this?"):
+                remark("Nothing was written.")
+                return 1
+        with exclusive(self._folder):
+            return self._write(changing)
+
+    def _write(self, plans: list[Plan]) -> int:
+        if self._options.yes and self._options.expect is None:
+            plans = [self._again(plan) for plan in plans]  # somebody may have been quicker
+            plans = [plan for plan in plans if not plan.is_idle]
+        if self._options.expect is not None and self._options.expect != token_for(plans):
+            raise ConfigError("This is not the change that was previewed", "Nothing was written")
+        journal = Journal(self._folder)
+        for plan in plans:
+            record = write_plan(plan, journal, "wrap")
+            client = plan.found.place.client
+            names = ", ".join(entry.name for entry in plan.entries)
+            after = client.after.format(title=client.title)
+            remark(f"Wrapped {names}. {after} Undo: penstock unwrap --undo {record.id}")
+        return 0
+
+    def _again(self, plan: Plan) -> Plan:
+        found = reread(self._machine, plan.found)
+        paths = {entry.path for entry in plan.entries}
+        return make_plan(found, [entry for entry in found.entries if entry.path in paths], self.edits)
+
+
+def _option_words(options: argparse.Namespace) -> tuple[str, ...]:
+    words: list[str] = []
+    for name in ("deny", "allow"):
+        for value in getattr(options, name):
+            words += [f"--{name}", value]
+    if options.read_only:
+        words.append("--read-only")
+    if options.config is not None:
+        words += ["--config", options.config]
+    if not words:
+        raise UsageError("Say what the wrapped server shall hide", "Use --deny, --allow or --read-only")
+    return tuple(words)
+
+
+def _print_json(plans: list[Plan]) -> None:
+    from penstock.clients.preview import changed_lines
+
+    report = {
+        "token": token_for(plans) if plans else None,
+        "files": [
+            {
+                "file": str(plan.found.target.path),
+                "servers": [entry.name for entry in plan.entries],
+                "lines": list(changed_lines(plan.found.data, plan.after)),
+            }
+            for plan in plans
+        ],
+    }
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
