@@ -156,8 +156,8 @@ def _make_upstream(options: argparse.Namespace, file: FileConfig) -> CommandUpst
         if known is None:
             known = UrlUpstream(parse_url(expand(options.upstream, "--upstream")))
         assert isinstance(known, UrlUpstream)
-        return UrlUpstream(
-            url=known.url,
+        return structs.replace(
+            known,
             headers=merge_headers(make_headers(options.header), known.headers),
             reconnect=known.reconnect if loss is None else loss == "reconnect",
         )

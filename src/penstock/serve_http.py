@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -95,7 +96,8 @@ class _Listening:
             await self._pool.closed()
             return 0
         await meeting
-        server = HttpServer(self._front(), ServerLimits.affordable())
+        guard = self._guard()
+        server = HttpServer(self._front(guard), ServerLimits.affordable())
         assert self._config.listen is not None
         host, port = await server.listen(*self._config.listen)
         shown = f"[{host}]" if ":" in host else host
@@ -106,6 +108,12 @@ class _Listening:
             shown,
             port,
         )
+        if not server.is_loopback:
+            guard.open_to_others(socket.gethostname())
+            log.info(
+                "Other machines can connect. Host must be an address, the name of this machine, or one that "
+                "--listen or --allow-host gives; pages in browsers need --allow-origin."
+            )
         if self._live_rules is not None:
             self._live_rules.start()
         error = await self._ending
@@ -170,9 +178,13 @@ class _Listening:
 
     # --- the doors ---------------------------------------------------------------------------------------
 
-    def _front(self) -> Router:
+    def _guard(self) -> HostOriginCheck:
         config = self._config
         assert config.listen is not None
+        return HostOriginCheck([*config.allowed_hosts, config.listen[0]], list(config.allowed_origins))
+
+    def _front(self, guard: HostOriginCheck) -> Router:
+        config = self._config
         sse = SseDoor(self._pool, self._sessions, self._on_session_lost)
         doors: dict[bytes, Door] = {b"/sse": sse.handle_stream, b"/messages": sse.handle_message}
         well_known: Door | None = None
@@ -192,6 +204,7 @@ class _Listening:
                 self._schema,
                 self._reviews,
                 config.tools_seconds,
+                upstream.passes_cookies,
             )
             doors[b"/mcp"] = self._passthrough.handle
             well_known = self._passthrough.handle_well_known
@@ -199,9 +212,6 @@ class _Listening:
             legacy = LegacyDoor(self._pool, self._sessions, self._on_session_lost)
             modern = ModernDoor(self._shared_link, config.choice, self._reviews)
             doors[b"/mcp"] = _by_era(legacy, modern)
-        host = config.listen[0]
-        is_loopback = host in ("localhost", "::1") or host.startswith("127.")
-        guard = HostOriginCheck(is_loopback, list(config.allowed_hosts), list(config.allowed_origins))
         return Router(guard, doors, well_known)
 
     # --- the end -----------------------------------------------------------------------------------------

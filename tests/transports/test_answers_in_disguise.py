@@ -87,6 +87,11 @@ def script(request: Request, line: Line) -> None:
     elif request.rpc == "v/twice":
         kinds = ["Content-Type: text/event-stream", "Content-Type: application/json"]
         line.reply(200, request.result(HIDDEN) + b"\n\n", *kinds)
+    elif str(request.rpc).startswith("v/nearly"):
+        # A message for who reads one value and stops, or passes over what stands before it.
+        _, _, status, what, before, after = str(request.rpc).split("/")
+        body = said(request, HIDDEN if what == "hidden" else SECRET)
+        line.json(before.encode() + body + after.encode(), status=int(status))
     elif str(request.rpc).startswith("v/2"):
         _, status, form, what = str(request.rpc).split("/")
         body = said(request, HIDDEN if what == "hidden" else SECRET, form == "array")
@@ -147,6 +152,16 @@ def test_rules_and_filter_look_at_every_success(asker: Asker, status: int, form:
     kept = asker.ask(f"v/{status}/{form}/secret")
     assert b'"secret"' not in kept, kept
     assert b"kept back" in kept, kept
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "x"), ("", "\0"), ("1 ", ""), ("\0", ""), ("{} ", "{")])
+@pytest.mark.parametrize("status", [202, 400, 404, 500])
+def test_what_is_nearly_a_message_shows_nothing_hidden_and_no_rule_misses_it(
+    asker: Asker, status: int, before: str, after: str
+) -> None:
+    for what, secret in (("hidden", b"write_file"), ("secret", b'"secret"')):
+        answer = asker.ask(f"v/nearly/{status}/{what}/{before}/{after}")
+        assert secret not in answer, answer
 
 
 def test_what_a_task_brings_is_an_answer_to_its_call(asker: Asker) -> None:

@@ -218,14 +218,19 @@ class ConfigReading:
                 except ConfigError as error:
                     self.findings.add_error((*path, name, header), error)
         try:
-            return UrlUpstream(parse_url(url), tuple(headers), section.get("on_loss") == "reconnect")
+            return UrlUpstream(
+                parse_url(url),
+                tuple(headers),
+                section.get("on_loss") == "reconnect",
+                bool(section.get("cookies")),
+            )
         except ConfigError as error:
             if url:
                 self.findings.add_error((*path, "url"), error)
             return None
 
     def _to_spawn(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
-        self._refuse(section, path, ("headers", "http_headers"), "a command")
+        self._refuse(section, path, ("headers", "http_headers", "cookies"), "a command")
         words = section["command"]
         try:
             if isinstance(words, list):

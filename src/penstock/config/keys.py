@@ -92,6 +92,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("args", Kind.TEXTS, "Further words of the command."),
         *_REACH,
         Key("server", Kind.TEXT, "The name of a server in `mcpServers`, instead of all the others here."),
+        Key("cookies", Kind.FLAG, "Let cookies pass between clients over HTTP and `url`; default false."),
         Key("on_loss", Kind.CHOICE, "What to do when the upstream goes away.", ("exit", "reconnect")),
     ),
     "server": (

@@ -41,6 +41,7 @@ class UrlUpstream(Struct, frozen=True):
     url: Url
     headers: tuple[tuple[bytes, bytes], ...] = ()
     reconnect: bool = False  # when it is lost
+    passes_cookies: bool = False  # between it and clients over HTTP
 
 
 class ProxyConfig(Struct, frozen=True):

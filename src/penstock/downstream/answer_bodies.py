@@ -16,6 +16,13 @@ def is_message(body: bytes) -> bool:
     return True
 
 
+def is_nearly_a_message(body: bytes) -> bool:
+    """Whether `body` is no message, but who reads one value and stops, or passes over what stands before it,
+    may find one there."""
+    text = body.replace(b"\0", b"")
+    return b"{" in text and (b"jsonrpc" in text.lower() or b"\\u00" in text) and not is_message(body)
+
+
 def parts_of(body: bytes) -> list[bytes]:
     """The messages in `body`; none when it is no such thing."""
     try:

@@ -18,13 +18,13 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from penstock import limits
 from penstock.downstream.event_stream import EventStream
 from penstock.downstream.replies import (
-    accepts,
     is_refused_for_now,
     is_session_id,
     maybe_wrong_post,
     refuse,
     refuse_message,
     send_json,
+    wants_events,
 )
 from penstock.errors import ClientProtocolError, PenstockError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
@@ -138,9 +138,14 @@ class HttpSession:
         return bool(self._posts)
 
     @property
+    def is_shy(self) -> bool:
+        """Whether the client only ever said hello."""
+        return self._requests <= 1
+
+    @property
     def patience(self) -> float:
         """How long the session may be idle: less for a client that only ever said hello."""
-        return float("inf") if self._requests > 1 else limits.SESSION_SHY_SECONDS
+        return limits.SESSION_SHY_SECONDS if self.is_shy else float("inf")
 
     def take(self, message: Message | Batch, reply: Reply) -> None:
         """Takes what the client posted."""
@@ -267,8 +272,8 @@ class LegacyDoor:
         if request.method == b"POST":
             self._post(request, reply)
         elif request.method == b"GET":
-            if not accepts(request, b"text/event-stream"):
-                refuse(reply, 406, "Not acceptable: the client must accept text/event-stream")
+            if not wants_events(request):
+                refuse(reply, 406, "Not acceptable: the client must accept text/event-stream by name")
                 return
             session = self._maybe_session(request, reply)
             if session is not None:

@@ -75,6 +75,7 @@ class Passthrough:
         schema: SchemaCheck | None,
         reviews: Reviews | None,
         tools_seconds: float = limits.TOOLS_SECONDS,
+        passes_cookies: bool = False,
     ) -> None:
         self.client = client
         self._tools_seconds = tools_seconds
@@ -87,7 +88,8 @@ class Passthrough:
         self.answers_with_events = (
             False  # how the upstream last answered a legacy request: so do we, for lists
         )
-        self._heads = HeadReader(client, headers)
+        self._heads = HeadReader(client, headers, passes_cookies)
+        self.kept_from_clients = self._heads.kept_from_clients
         self._catalogs = catalogs
         self._on_catalog = on_catalog
         self._has_sessions = has_sessions

@@ -14,6 +14,14 @@ from penstock.wire.http.http1 import Headers, end_to_end, find, find_all, respon
 from penstock.wire.mcp.eras import Era, era_of_header
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
+# A browser sends the cookies of whatever else runs on this host: cookies know no ports.
+_COOKIES = frozenset((b"cookie", b"cookie2"))
+_SETS_COOKIES = frozenset((b"set-cookie", b"set-cookie2"))
+# What is no message is not ours to show as a page: it would run under our origin, beside the endpoint.
+_NO_PAGE: Headers = [
+    (b"X-Content-Type-Options", b"nosniff"),
+    (b"Content-Security-Policy", b"sandbox; default-src 'none'"),
+]
 
 
 class PassthroughHead(Struct, frozen=True):
@@ -32,11 +40,14 @@ class PassthroughHead(Struct, frozen=True):
 class HeadReader:
     """Reads heads for one upstream."""
 
-    def __init__(self, client: HttpClient, added: Headers) -> None:
+    def __init__(self, client: HttpClient, added: Headers, passes_cookies: bool = False) -> None:
         """`added` are headers that the user wants every request to have."""
         self._client = client
         self._added = added
         self._ours = frozenset(name.lower() for name, _ in added) | _NOT_PASSED_ON
+        if not passes_cookies:
+            self._ours |= _COOKIES
+        self.kept_from_clients = frozenset[bytes]() if passes_cookies else _SETS_COOKIES
 
     def read(self, request: Request) -> PassthroughHead:
         """What the head of `request` means."""
@@ -83,11 +94,13 @@ class AnswerHead(Struct, frozen=True):
     start: bytes  # the same as bytes, for a whole reply to a POST
 
 
-def read_answer_head(status: int, headers: Headers) -> AnswerHead:
-    """What the head of an upstream's answer means."""
+def read_answer_head(status: int, headers: Headers, kept_from_clients: frozenset[bytes]) -> AnswerHead:
+    """What the head of an upstream's answer means, and the head that goes on to the client in its place."""
     kind = find(headers, b"content-type") or b""
     media = kind.partition(b";")[0].strip().lower()
-    kept = end_to_end(headers)
+    kept = [field for field in end_to_end(headers) if field[0].lower() not in kept_from_clients]
+    if media not in _MESSAGES:
+        kept += _NO_PAGE
     return AnswerHead(
         _maybe_objection(status, headers, media),
         media == _EVENTS,

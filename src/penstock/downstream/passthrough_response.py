@@ -7,7 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock import limits
-from penstock.downstream.answer_bodies import has_events, has_messages_in_events, is_message, parts_of
+from penstock.downstream.answer_bodies import (
+    has_events,
+    has_messages_in_events,
+    is_message,
+    is_nearly_a_message,
+    parts_of,
+)
 from penstock.downstream.passthrough_head import AnswerHead, PassthroughHead, read_answer_head
 from penstock.downstream.passthrough_rules import PassthroughRules
 from penstock.downstream.replies import send_json
@@ -90,7 +96,9 @@ class PassthroughResponse:
         memory = self.ticket.head.known
         known: AnswerHead | None = memory.get("passthrough")
         if known is None:
-            known = memory["passthrough"] = read_answer_head(status, headers)
+            known = memory["passthrough"] = read_answer_head(
+                status, headers, self._passthrough.kept_from_clients
+            )
         if known.objection is not None:
             self._fail(known.objection)
             return
@@ -181,6 +189,8 @@ class PassthroughResponse:
         is_stream = self._known is not None and self._known.is_stream
         if has_messages_in_events(body, is_stream):
             return f"It has messages in events, and is no stream (HTTP {self._status})"
+        if self.review is not None and self.review.is_ruled and is_nearly_a_message(body):
+            return f"It has a message with something around it (HTTP {self._status})"
         return None
 
     def _lists_hidden(self, text: bytes) -> bool:

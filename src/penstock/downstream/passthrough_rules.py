@@ -95,7 +95,8 @@ class PassthroughRules:
             asked: Asked = exchange.asked
             return asked
         # A complaint that names no request is nobody's answer, and harmless.
-        return None if review.is_ruled and message.has_result else review.begin_upstream(message)
+        is_complaint = message.id_token in (None, b"null") and not message.has_result
+        return None if review.is_ruled and not is_complaint else review.begin_upstream(message)
 
     def _take(self, passed: Message, asked: Asked, then: Then) -> None:
         if passed.kind is Kind.REQUEST and passed.id_token is not None:

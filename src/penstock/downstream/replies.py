@@ -121,6 +121,13 @@ def accepts(request: Request, media: bytes) -> bool:
     return media in kinds or b"*/*" in kinds or family in kinds
 
 
+def wants_events(request: Request) -> bool:
+    """Whether the client asks for events by name. What browsers load for a page takes anything, and a stream
+    that is opened costs a process: an image must not start one."""
+    kinds = (request.header(b"accept") or b"").lower().split(b",")
+    return any(kind.partition(b";")[0].strip() == b"text/event-stream" for kind in kinds)
+
+
 def is_session_id(value: bytes) -> bool:
     """Whether `value` can be a session id: visible ASCII only."""
     return 0 < len(value) <= 1024 and all(0x21 <= byte <= 0x7E for byte in value)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.downstream.event_stream import EventStream
-from penstock.downstream.replies import accepts, is_refused_for_now, maybe_wrong_body, refuse, send_json
+from penstock.downstream.replies import is_refused_for_now, maybe_wrong_body, refuse, send_json, wants_events
 from penstock.errors import PenstockError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
 from penstock.relay.contracts import UpstreamLink
@@ -40,6 +40,11 @@ class SseSession:
     def is_waiting(self) -> bool:
         """Whether a request of the client is not answered yet."""
         return self._relay.pending > 0 or self._relay.is_holding
+
+    @property
+    def is_shy(self) -> bool:
+        """Its stream is open, so somebody is there."""
+        return False
 
     @property
     def patience(self) -> float:
@@ -116,8 +121,8 @@ class SseDoor:
             # Clients that try Streamable HTTP first read this as: use the older transport.
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET")])
             return
-        if not accepts(request, b"text/event-stream"):
-            refuse(reply, 406, "Not acceptable: the client must accept text/event-stream")
+        if not wants_events(request):
+            refuse(reply, 406, "Not acceptable: the client must accept text/event-stream by name")
             return
         if self._pool.is_full or not self._sessions.make_room():
             refuse(reply, 503, "Too many sessions", [(b"Retry-After", b"5")])

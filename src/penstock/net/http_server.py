@@ -81,6 +81,11 @@ class HttpServer:
         """Clients connected now."""
         return len(self._admitted)
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect, by the addresses bound and not by their spelling."""
+        return all(listener.is_loopback for listener in self._listeners)
+
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Starts to serve; gives the address, with the port the system picked if `port` is 0."""
         listener = Listener(self._new_connection, refusal(503, "Too many connections"))

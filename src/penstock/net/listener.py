@@ -34,6 +34,11 @@ class Listener:
         self._is_short = False
         self._retry: asyncio.TimerHandle | None = None
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether every address that is bound is of this machine only."""
+        return all(_is_loopback(sock) for sock in self._sockets)
+
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Starts listening on every address `host` stands for; gives the first, with the port in use."""
         try:
@@ -156,3 +161,14 @@ class Listener:
             self._open_reserve()
         for sock in self._sockets:
             self._loop.add_reader(sock, self._accept, sock)
+
+
+def _is_loopback(sock: socket.socket) -> bool:
+    address = socket.inet_pton(sock.family, sock.getsockname()[0].partition("%")[0])
+    if sock.family == socket.AF_INET:
+        return address[0] == 127
+    return address == _LOOPBACK_V6 or (address.startswith(_MAPPED_V4) and address[12] == 127)
+
+
+_LOOPBACK_V6 = bytes(15) + b"\x01"
+_MAPPED_V4 = bytes(10) + b"\xff\xff"

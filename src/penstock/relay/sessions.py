@@ -28,6 +28,10 @@ class Session(Protocol):
         """Whether a request of its client is not answered yet."""
 
     @property
+    def is_shy(self) -> bool:
+        """Whether its client never came back after its first request: nobody may know of it at all."""
+
+    @property
     def patience(self) -> float:
         """How long it may be idle, unless all may only be so for less."""
 
@@ -64,12 +68,13 @@ class Sessions:
         return os.urandom(24).hex().encode()
 
     def make_room(self) -> bool:
-        """Ends the longest idle session if there is no room for one more; False when all are busy."""
+        """Ends the longest idle session that was never used, if there is no room for one more; False when
+        there is none. What somebody uses does not fall to a newcomer, or anybody could end all sessions."""
         if len(self._sessions) < self._capacity:
             return True
         for session in self:
-            if not session.is_busy:
-                log.info("Ended the longest idle session to make room for a new one.")
+            if session.is_shy and not session.is_busy:
+                log.info("Ended a session that was never used to make room for a new one.")
                 session.end()
                 self.remove(session)
                 return True

@@ -8,7 +8,7 @@ from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.wire.http.http1 import Headers
-from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.ids import exact_key, id_key
 from penstock.wire.mcp.message import Kind, Message
 
 
@@ -42,7 +42,9 @@ class Post:
         self.is_request = message.kind is Kind.REQUEST
         self.id_token = message.id_token
         # A response has an id too, but it is the upstream's: only requests are found by theirs.
-        self.key: bytes | int = id_key(message.id_token) if self.is_request and message.id_token else id(self)
+        self.key: bytes | int = id(self)
+        if self.is_request and message.id_token:
+            self.key = exact_key(message.id_token)
         self.own: asyncio.Future[bytes] | None = None  # who waits, when it is not the receiver
         self.answer: HttpAnswer | None = None
         self.is_answered = False
@@ -52,6 +54,10 @@ class Post:
         self.last_id: bytes | None = None
         self.retry = limits.RETRY_SECONDS
         self.timer: asyncio.TimerHandle | None = None
+
+    def is_named_by(self, id_token: bytes) -> bool:
+        """Whether `id_token` is the id of this request, as a peer may have rounded it."""
+        return self.is_request and self.id_token is not None and id_key(id_token) == id_key(self.id_token)
 
     def fail_own(self, error: UpstreamError) -> None:
         """Tells ourselves, if it is we who wait."""

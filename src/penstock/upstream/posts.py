@@ -30,7 +30,7 @@ from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import Oversize, SseEvent
 from penstock.wire.mcp.eras import BATCH_VERSION
-from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.ids import exact_key
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -91,7 +91,10 @@ class Posts:
 
     def find(self, id_token: bytes) -> Post | None:
         """The request under way with this id."""
-        return self._posts.get(id_key(id_token))
+        found = self._posts.get(exact_key(id_token))
+        if found is not None:
+            return found
+        return next((post for post in self._posts.values() if post.is_named_by(id_token)), None)
 
     def is_open(self, post: Post) -> bool:
         """Whether something may still come back."""
@@ -180,7 +183,7 @@ class Posts:
             id_token = maybe_response_id(event.data)
             if post.is_answered or id_token is None:
                 self.deliver(event.data)
-            elif id_key(id_token) == post.key:
+            elif post.is_named_by(id_token):
                 self._answer(post, event.data)
             else:
                 self._answer_otherwise(post, event.data)
@@ -228,7 +231,7 @@ class Posts:
     def take_json(self, post: Post, body: bytes) -> None:
         """Takes a whole body that should be the answer."""
         id_token = maybe_response_id(body)
-        if id_token is not None and id_key(id_token) == post.key:
+        if id_token is not None and post.is_named_by(id_token):
             self._answer(post, body)
         else:
             self._answer_otherwise(post, body)
@@ -311,7 +314,7 @@ class Posts:
             id_token, size = maybe_response_id(event.data or b""), len(event.data or b"")
         else:
             id_token, size = refusals.maybe_id_of_long_event(event), event.size
-        if post is not None and id_token is not None and id_key(id_token) == post.key:
+        if post is not None and id_token is not None and post.is_named_by(id_token):
             self.refuse(post, over_limit(size))
         else:
             assert self._owner.receiver is not None

@@ -249,8 +249,9 @@ def test_a_result_that_lists_none_passes(result: bytes) -> None:
         b'{"x":"%b","tools":[{"name":"hidden"}]}' % _BIG,
         b'{"x":"%b","tools":[%b{}]}' % (_BIG, b'{"n\\u0061":""},' * 50_000),
         b'{"x":[%b{}],"tools":[{"name":"hidden"}]}' % (b'{"n\\u0061":[]},' * 50_000),
+        b'"tools":[ "\\name":"hidden" %b' % _BIG,
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_a_body_that_is_no_message_lists_nothing_hidden(text: bytes) -> None:
     assert tool_lists.text_lists_hidden_tools(text, HIDING)
@@ -268,9 +269,8 @@ def test_a_body_that_is_no_message_lists_nothing_hidden(text: bytes) -> None:
         b'{"message":"no tools called hidden"}',
         b'{"name":"hidden"}',
         b'{"x":"%b","tools":[{"name":"echo"}]}' % _BIG,
-        b'"tools":[ "\\name":"hidden" %b' % _BIG,
     ],
-    ids=range(10),
+    ids=range(9),
 )
 def test_words_about_tools_are_free(text: bytes) -> None:
     assert not tool_lists.text_lists_hidden_tools(text, HIDING)
@@ -461,3 +461,48 @@ def test_one_member_lists_hidden_tools_by_itself_or_inside() -> None:
     assert tool_lists.member_lists_hidden_tools("x", b'{"tools":%b}' % hidden, HIDING)
     assert not tool_lists.member_lists_hidden_tools("x", hidden, HIDING)
     assert not tool_lists.member_lists_hidden_tools("tools", b'[{"name":"echo"}]', HIDING)
+
+
+_LIST = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"hidden"}]}}'
+_DEEP_SCHEMA = b'{"a":' * 130 + b"1" + b"}" * 130
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _LIST + b"x",
+        _LIST + b"\0",
+        _LIST + _LIST,
+        b"1 " + _LIST,
+        b"\0" + _LIST,
+        b"/* an error */ " + _LIST,
+        b"{} " + _LIST,
+        b"{ " + _LIST,
+        b"[1, " + _LIST,
+        b'"' + _LIST,
+        b"\xff" + _LIST,
+        b"<pre>" + _LIST + b"</pre>",
+        _LIST.decode().encode("utf-16-le") + b"x",
+        b"x" + _LIST.decode().encode("utf-16-be"),
+        _LIST[:-3],
+        _LIST[:-2] + b",}",
+        _LIST.replace(b'"', b"'"),
+        b'{"x":"%b","tools":[{"name":"hidden","inputSchema":%b}]}' % (_BIG, _DEEP_SCHEMA),
+        b'{"x":"%b","tools":[{"name":"hidden"}' % _BIG,
+    ],
+    ids=range(19),
+)
+def test_a_list_is_found_whatever_stands_around_it(text: bytes) -> None:
+    """Readers that take one value and stop, or one after another, or as much as there is, find it too."""
+    assert tool_lists.text_lists_hidden_tools(text, HIDING)
+    if len(text) < len(_BIG):
+        shown = text
+        for coding in ("ascii", "utf-16-le", "utf-16-be"):
+            shown = shown.replace("hidden".encode(coding), "echo".encode(coding))
+        assert not tool_lists.text_lists_hidden_tools(shown, HIDING)
+
+
+def test_nearly_json_without_end_is_withheld_before_it_takes_long() -> None:
+    rows = b'["tools",' * 800 + b'"x",' * 50_000
+    assert tool_lists.text_lists_hidden_tools(rows, HIDING)
+    assert not tool_lists.text_lists_hidden_tools(b"tools " + b"[x " * 80_000, HIDING)

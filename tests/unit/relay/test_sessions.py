@@ -15,11 +15,18 @@ class Fake:
     """A session that only remembers whether it was ended."""
 
     def __init__(
-        self, name: bytes, *, busy: bool = False, waiting: bool = False, patience: float = 1000.0
+        self,
+        name: bytes,
+        *,
+        busy: bool = False,
+        waiting: bool = False,
+        shy: bool = True,
+        patience: float = 1000.0,
     ) -> None:
         self.id = name
         self.is_busy = busy
         self.is_waiting = waiting
+        self.is_shy = shy
         self.patience = patience
         self.was_ended = False
         self.ended = asyncio.Event()
@@ -46,6 +53,22 @@ def test_the_longest_idle_makes_room():
         assert register.make_room()
         assert (old.was_ended, new.was_ended) == (False, True)
         assert register.find(b"new") is None
+        register.end_all()
+
+    in_loop(test)
+
+
+def test_what_somebody_uses_does_not_fall_to_a_newcomer():
+    def test() -> None:
+        register = Sessions(capacity=3)
+        used, hello, other = Fake(b"used", shy=False), Fake(b"hello"), Fake(b"other", shy=False)
+        for session in (used, hello, other):
+            register.add(session)
+        assert register.make_room()
+        assert (used.was_ended, hello.was_ended, other.was_ended) == (False, True, False)
+        register.add(Fake(b"new", shy=False))
+        assert not register.make_room()
+        assert (used.was_ended, other.was_ended) == (False, False)
         register.end_all()
 
     in_loop(test)

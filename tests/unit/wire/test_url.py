@@ -41,9 +41,10 @@ def test_credentials_are_refused_and_not_repeated():
     with pytest.raises(ConfigError) as caught:
         parse_url("http://user:hunter2@a/")
     assert "hunter2" not in str(caught.value)
-    with pytest.raises(ConfigError) as caught:
-        parse_url("ftp://user:hunter2@a/")
-    assert "hunter2" not in str(caught.value)
+    for text in ("ftp://user:hunter2@a/", "http://user@a/mcp?key=hunter2", "ftp://a?hunter2&a=b?c#d"):
+        with pytest.raises(ConfigError) as caught:
+            parse_url(text)
+        assert "hunter2" not in str(caught.value), text
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,18 @@ def _segments(path: str) -> tuple[str, ...]:
             out.pop()
         elif segment.endswith((".", " ")):
             raise OddUri("a name that ends in a dot or a blank")  # some systems drop it
+        elif _seems_to_go_up(segment):
+            raise OddUri("a name that some take for two dots")
         else:
             out.append(segment)
     return tuple(out)
+
+
+def _seems_to_go_up(segment: str) -> bool:
+    """Whether servers that cut off path parameters (`..;a=b`), or fold look-alikes, read dots here."""
+    name = segment.partition(";")[0]
+    if not name.isascii():
+        import unicodedata  # a megabyte, for names beyond ASCII only
+
+        name = unicodedata.normalize("NFKC", name)
+    return name != segment and ("/" in name or name.strip(" .") == "")

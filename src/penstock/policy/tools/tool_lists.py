@@ -54,16 +54,15 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
 def text_lists_hidden_tools(text: bytes, choice: ToolFilter) -> bool:
     """The same for what is no message at all, such as the body of an error: JSON that lists a hidden tool.
 
-    Words about tools are free; only a list that a program could take for one is not.
+    Words about tools are free; only a list that a program could take for one is not. Some programs read one
+    value and stop, some read one after another, and some pass over what stands before the first.
     """
     if b"\0" not in text and not _may_list(text):  # in UTF-16 and UTF-32 every other byte is a NUL
         return False
     try:
-        return _lists_hidden_anywhere(text, choice)
-    except Crowded:
-        return True  # words are not like this, and JavaScript reads on
-    except ValueError:
-        return False  # words
+        return any(_lists_hidden_anywhere(reading, choice) for reading in _readings(text))
+    except (ValueError, RecursionError):
+        return True  # too deep, too much or broken where a list begins; and others read on
 
 
 def member_lists_hidden_tools(name: str, value: bytes | Raw, choice: ToolFilter) -> bool:
@@ -118,10 +117,22 @@ def _entries_of(tools: Raw) -> Iterator[object]:
         raise Crowded("what is called tools is too large to look at")
 
 
+def _readings(text: bytes) -> list[bytes]:
+    """`text`, and where it has NULs also what is left without them: JSON in UTF-16 or UTF-32 behind some byte
+    that makes us guess another coding."""
+    return [text, text.replace(b"\0", b"")] if b"\0" in text else [text]
+
+
 def _lists_hidden_anywhere(text: bytes, choice: ToolFilter) -> bool:
-    """Whether a list called tools has a hidden tool in it, at any depth. Raises ValueError, as json does."""
+    """Whether a list called tools has a hidden tool in it, at any depth. Raises ValueError when it is too
+    deep or too large to tell."""
     if len(text) <= _DEEP_BYTES:
-        return any(_is_hidden(tool, choice) for tool in _listed(_decode_pairs(text)))
+        words = _decoded(text)
+        _refuse_depth(words.encode("utf-8", "surrogatepass"))
+        found, is_broken = _values(words)
+        if any(_is_hidden(tool, choice) for content in found for tool in _listed(content)):
+            return True
+        return is_broken and _seems_to_list_hidden(words, choice)
     # Too large for a tree, so only the lists are made one.
     _refuse_depth(text)
     from penstock.wire.json.json_walk import value_end  # its patterns take a while to compile
@@ -187,11 +198,64 @@ class _Pairs(list[tuple[str, object]]):
 
 
 def _decode_pairs(text: bytes) -> object:
-    from json import detect_encoding
-
-    words = text.decode(detect_encoding(text), "surrogatepass")
+    words = _decoded(text)
     _refuse_depth(words.encode("utf-8", "surrogatepass"))
     return _decoder().decode(words)
+
+
+def _decoded(text: bytes) -> str:
+    from json import detect_encoding
+
+    coding = detect_encoding(text)
+    try:
+        return text.decode(coding, "surrogatepass")
+    except UnicodeDecodeError:
+        return text.decode(coding, "replace")
+
+
+def _values(words: str) -> tuple[list[object], bool]:
+    """The objects and arrays in `words`, whatever stands around them, and whether one of them breaks off;
+    then those inside it are given. Raises Crowded when that takes too long."""
+    decode = _decoder().raw_decode
+    values: list[object] = []
+    is_broken = False
+    work = 8 * _DEEP_BYTES  # each of a thousand brackets may be followed to the end of the text
+    place = _begin(words, 0)
+    while place >= 0:
+        try:
+            content, end = decode(words, place)
+            values.append(content)
+        except ValueError as why:
+            # A text without its closing quote was followed to the end, whatever the error says.
+            is_open = "Unterminated" in str(why)
+            work -= _FAILURE_WORK + (len(words) if is_open else getattr(why, "pos", len(words))) - place
+            if work < 0:
+                raise Crowded("too much that is nearly JSON") from None
+            is_broken = True
+            end = place + 1
+        place = _begin(words, end)
+    return values, is_broken
+
+
+def _seems_to_list_hidden(words: str, choice: ToolFilter) -> bool:
+    """Whether who reads broken JSON as far as it goes may find a list with a hidden tool in it."""
+    if _LIST_BEGINS(words) is None:
+        return False
+    names = (found[1] for found in _SAYS_NAME(words))
+    return any(choice.maybe_denial(_unescaped(name), False) is not None for name in names)
+
+
+def _unescaped(name: str) -> str:
+    try:
+        return str(_decoder().decode(f'"{name}"'))
+    except ValueError:
+        return name
+
+
+def _begin(words: str, start: int) -> int:
+    """Where the next object or array may begin; -1 when none does."""
+    found = _OPENING(words, start)
+    return found.start() if found else -1
 
 
 def _refuse_depth(text: bytes) -> None:
@@ -211,6 +275,10 @@ _USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "r
 _LIST_NAMES = INHERITED | {"tools"}
 _SAMPLING = "sampling/createMessage"
 _begins_json = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*[\[{]").match
+_LIST_BEGINS = re.compile(r"""(?i)["']?tools["']?\s*+:\s*+[\[{]""").search
+_SAYS_NAME = re.compile(r"""(?i)["']?name["']?\s*+:\s*+["']((?:[^"'\\]|\\.)*+)["']""", re.DOTALL).finditer
+_OPENING = re.compile(r"""\[(?=\s*+["\[{\]0-9tfnNI-])|\{(?=\s*+["}])""").search
+_FAILURE_WORK = 1_024  # json counts the lines before each error
 _OPEN_BRACE = ord("{")
 _OPEN_BRACKET = ord("[")
 _DEEP_BYTES = 256 * 1024  # above this, a tree of the whole message would cost more than the look is worth

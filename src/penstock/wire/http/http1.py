@@ -112,7 +112,7 @@ def read_request_head(block: bytes) -> RequestHead:
         raise MalformedHttp("Unknown expectation", 417)
     length = _body_length(fields, is_http11)
     connection = fields.get(b"connection")
-    is_kept_alive = is_http11 if connection is None else _is_kept_alive(connection, is_http11)
+    is_kept_alive = is_http11 if connection is None else _is_kept_alive(connection, is_http11, fields)
     return RequestHead(
         method, target, headers, fields, 0 if length is None else length, is_http11, is_kept_alive
     )
@@ -135,7 +135,7 @@ def read_response_head(block: bytes, is_head_request: bool = False) -> ResponseH
                 raise MalformedHttp(f"Repeated {name.decode()}")
     length = _body_length(fields, is_http11)
     connection = fields.get(b"connection")
-    is_kept_alive = is_http11 if connection is None else _is_kept_alive(connection, is_http11)
+    is_kept_alive = is_http11 if connection is None else _is_kept_alive(connection, is_http11, fields)
     if is_head_request or status < 200 or status in (204, 304):
         length = 0
     elif length is None:
@@ -202,10 +202,18 @@ def _reduce_target(method: bytes, target: bytes, host: bytes | None) -> bytes:
     return path
 
 
-def _is_kept_alive(connection: bytes, is_http11: bool) -> bool:
+def _is_kept_alive(connection: bytes, is_http11: bool, fields: dict[bytes, bytes]) -> bool:
+    """Whether the connection lasts; refuses a Connection header that would take others away.
+
+    What it names is not passed on (RFC 9110, 7.6.1). Were that Mcp-Session-Id or Content-Type, we should act
+    on a header that the next reader never sees: request smuggling by the field.
+    """
     if connection == b"keep-alive":
         return True
     tokens = _tokens(connection)
+    for token in tokens:
+        if token in fields and token not in HOP_BY_HOP and token != b"close":
+            raise MalformedHttp("Connection names a header that is not for one hop only")
     return b"close" not in tokens and (is_http11 or b"keep-alive" in tokens)
 
 
@@ -227,14 +235,9 @@ def find_all(headers: Headers, name: bytes) -> list[bytes]:
 
 
 def end_to_end(headers: Headers) -> Headers:
-    """`headers` without those meant for one connection only, be it by their name or by Connection."""
-    kept = [field for field in headers if field[0].lower() not in HOP_BY_HOP]
-    if len(kept) != len(headers):
-        for connection in find_all(headers, b"connection"):
-            if connection not in (b"keep-alive", b"close"):  # which name no header
-                named = _tokens(connection)
-                kept = [field for field in kept if field[0].lower() not in named]
-    return kept
+    """`headers` without those meant for one connection only; a head where Connection names any other that it
+    has was refused when it was read."""
+    return [field for field in headers if field[0].lower() not in HOP_BY_HOP]
 
 
 _REASONS = """

@@ -55,7 +55,7 @@ class Url(Struct, frozen=True, gc=False):
 def parse_url(text: str, is_userinfo_allowed: bool = False) -> Url:
     """The http or https address in `text`."""
     match = _URL.fullmatch(text)
-    shown = re.sub(r"//[^/?#]*@", "//...@", text)
+    shown = _without_secrets(text)
     if match is None:
         raise ConfigError(f'Invalid URL: "{shown}"', "It must begin with http:// or https:// and name a host")
     scheme, userinfo, host, port_text, target = match.groups()
@@ -77,6 +77,11 @@ def parse_url(text: str, is_userinfo_allowed: bool = False) -> Url:
     if not re.fullmatch(r"[\x21-\x7e]*", target):
         raise ConfigError(f'Invalid URL: "{shown}"', "Blanks and characters outside ASCII must be %-encoded")
     return Url(scheme, host.strip("[]"), port, target.encode(), userinfo.encode() if userinfo else None)
+
+
+def _without_secrets(text: str) -> str:
+    """`text` as it may be shown: keys and passwords stand before an @ or in the query."""
+    return re.sub(r"\?[^#]*", "?...", re.sub(r"//[^/?#]*@", "//...@", text), count=1)
 
 
 def parse_listen(text: str, default_host: str = "127.0.0.1") -> tuple[str, int]:
