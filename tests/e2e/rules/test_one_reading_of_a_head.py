@@ -71,9 +71,8 @@ def test_a_head_whose_connection_names_what_we_read_is_refused_at_every_door(
     ):
         door = proxy.connect("streamable", "legacy")
         door.begin()
-        reached = len(there.reached())
         for name in ("mcp-session-id", "Content-Type", "accept", "Host", "content-length"):
             assert post(door, "v/x", {"MCP-Protocol-Version": LEGACY, "Connection": name})[0] == 400, name
-        assert len(there.reached()) == reached
         assert door.is_alive()
+        assert not [line for line in there.reached() if b"v/x" in line]
         door.close()
