@@ -1,0 +1,89 @@
+"""`penstock audit`: asking an audit, and finding out whether somebody has touched it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+
+from penstock.arguments import Parser
+from penstock.commands.show import parse_with_filter
+from penstock.commands.stats import split_files
+from penstock.errors import UsageError
+from penstock.observe.audit_chain import Head, read_key
+from penstock.observe.audit_reader import ChainCheck, audit_rows, head_of
+from penstock.observe.filter_words import compile_filter
+from penstock.wire.mcp.replies import one_line
+
+USAGE = (
+    "penstock audit (query FILE... [WORDS...] | verify FILE... [--key-file K] [--expect SEQ:HASH] "
+    "| head FILE)"
+)
+_HEAD = re.compile(r"([0-9]+):([0-9a-f]{64})")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of `penstock audit`."""
+    made = Parser(
+        prog="penstock audit",
+        usage=USAGE,
+        description="query: the entries that a filter finds, as JSON lines. verify: whether the chain of "
+        "entries holds, over rotated files too; exit 3 and the first fault if not. head: where the chain "
+        "stands, for --expect another day.",
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("verb", choices=("query", "verify", "head"), metavar="query|verify|head", help="what to do")
+    add("words", nargs="+", metavar="FILE|WORDS", help="files, then for query the words of a filter")
+    add("--key-file", metavar="K", help="the key, where the audit was made with one")
+    add(
+        "--expect",
+        action="append",
+        default=[],
+        metavar="SEQ:HASH",
+        help="a checkpoint that was kept elsewhere: the chain must have it; repeatable",
+    )
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Runs the command."""
+    options = parse_with_filter(parser(), words)
+    if options.verb == "query":
+        return _query(options.words)
+    if options.verb == "head":
+        if len(options.words) != 1:
+            raise UsageError("Name one file", f"Usage: {USAGE}")
+        sys.stdout.write(f"{head_of(options.words[0])}\n")
+        return 0
+    return _verify(options)
+
+
+def _query(words: list[str]) -> int:
+    files, terms = split_files(words)
+    wanted = compile_filter(" ".join(terms))
+    for path in files:
+        for row in audit_rows(path):
+            if wanted.matches(row):
+                sys.stdout.buffer.write(row.raw if row.raw.endswith(b"\n") else row.raw + b"\n")
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    key = read_key(options.key_file) if options.key_file else b""
+    found = ChainCheck(key, [_expected(text) for text in options.expect]).check(options.words)
+    if found.fault is not None:
+        sys.stdout.write(f"NOT intact: {one_line(found.fault)}\n")
+        return 3
+    sys.stdout.write(f"intact: {found.entries:,} entries, head {found.head}\n")
+    return 0
+
+
+def _expected(text: str) -> Head:
+    match = _HEAD.fullmatch(text.strip().lower())
+    if match is None:
+        raise UsageError(
+            f"This is no checkpoint: {text}", "It looks like 912:41ab... as `audit head` prints it"
+        )
+    return Head(int(match[1]), match[2])

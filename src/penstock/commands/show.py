@@ -1,0 +1,189 @@
+"""`penstock show`: what was recorded, one message a row, for people, for programs, or as the very bytes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from penstock.arguments import Parser
+from penstock.observe.filter_words import compile_filter
+from penstock.observe.reader import RecordingReader, open_recording
+from penstock.observe.recording import Line
+from penstock.observe.rows import MessageRow, Rows
+from penstock.wire.mcp.replies import one_line
+
+USAGE = "penstock show FILE [WORDS...] [--follow] [--format table|json|raw]"
+_POLL_SECONDS = 0.1
+_ARROWS = {"client": ">", "upstream": "<", "penstock": "="}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of `penstock show`."""
+    made = Parser(
+        prog="penstock show",
+        usage=USAGE,
+        description="Show what a recording holds, one message a row. WORDS is a filter, such as "
+        "tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.",
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("file", metavar="FILE", help="the recording; .gz and .zst are unpacked")
+    add("words", nargs="*", metavar="WORDS", help="which messages; see the section on filters in seeing.md")
+    add("--follow", action="store_true", help="go on with what is recorded from now on")
+    add("--format", choices=("table", "json", "raw"), default="table", help="rows, JSON lines or the bytes")
+    return made
+
+
+def main(words: list[str]) -> int:
+    """Runs the command."""
+    options = parse_with_filter(parser(), words)
+    wanted = compile_filter(" ".join(options.words))
+    form = {"table": _as_row, "json": _as_json, "raw": _as_bytes}[options.format]
+    out = sys.stdout.buffer
+    if options.format == "table":
+        out.write(_HEAD)
+    for row in Rows().all(_lines(options.file, options.follow)):
+        if wanted.matches(row):
+            out.write(form(row))
+            if options.follow:
+                out.flush()
+    out.flush()
+    return 0
+
+
+def parse_with_filter(made: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """Parses words of which some are a filter: a term like -rule:x is no option."""
+    known = {name for action in made._actions for name in action.option_strings}
+    options, terms = [], []
+    for word in words:
+        if word.startswith("-") and len(word) > 1 and word.split("=")[0] not in known:
+            if word.startswith("--"):
+                options.append(word)  # argparse complains, with a hint
+            else:
+                terms.append(word)
+        else:
+            options.append(word)
+    parsed, more = made.parse_known_intermixed_args(options)
+    if more:
+        made.error(f"unrecognized arguments: {' '.join(more)}")
+    parsed.words = _in_order(words, [*parsed.words, *terms])
+    return parsed
+
+
+def _in_order(words: list[str], terms: list[str]) -> list[str]:
+    left = list(terms)
+    out = []
+    for word in words:
+        if word in left:
+            left.remove(word)
+            out.append(word)
+    return out
+
+
+def _lines(path: str, follows: bool) -> Iterator[Line]:
+    reader = RecordingReader(path)
+    if not follows:
+        yield from reader
+        return
+    file = open_recording(path)
+    waiting = b""
+    while True:
+        data = file.readline()
+        if data:
+            waiting += data
+            if waiting.endswith(b"\n"):
+                yield from reader.take(waiting)
+                waiting = b""
+            continue
+        sys.stdout.buffer.flush()
+        time.sleep(_POLL_SECONDS)
+        if _was_replaced(path, file.fileno()):
+            file.close()
+            file, waiting = open_recording(path), b""
+
+
+def _was_replaced(path: str, fd: int) -> bool:
+    try:
+        return os.stat(path).st_ino != os.fstat(fd).st_ino
+    except FileNotFoundError:
+        return False
+
+
+# --- forms ------------------------------------------------------------------------------------------------
+
+_HEAD = (
+    b"       I  TIME             SESSION     METHOD                 NAME                       MS    BYTES"
+    b"  VERDICT  RULE\n"
+)
+
+
+def _as_row(row: MessageRow) -> bytes:
+    line = row.line
+    moment = datetime.fromtimestamp(line.t).strftime("%H:%M:%S.%f")
+    if line.lost is not None:
+        return f"{line.i:>8}  {moment}  {line.lost.count} records were lost\n".encode()
+    method = row.method or line.kind
+    if line.kind == "response":
+        method = f"{'error' if row.is_error else 'answer'} {method}".rstrip()
+    ms = "" if row.ms is None else f"{row.ms:.1f}"
+    text = (
+        f"{line.i:>8}  {moment}  {line.s[:8]:<8}  {_ARROWS.get(line.sender, '?')} {_cell(method, 22)} "
+        f"{_cell(row.tool, 22)} {ms:>7} {len(line.raw):>8}  {line.verdict:<7}  {line.by}"
+    )
+    return (one_line(text.rstrip()) + "\n").encode("utf-8", "replace")
+
+
+def _cell(text: str, width: int) -> str:
+    text = one_line(text)
+    return f"{text[: width - 1]}…" if len(text) > width else f"{text:<{width}}"
+
+
+def _as_json(row: MessageRow) -> bytes:
+    return msgspec.json.encode(facts_of(row)) + b"\n"
+
+
+def facts_of(row: MessageRow) -> dict[str, object]:
+    """The row for programs; the message is its text, and in base64 where it is none."""
+    line = row.line
+    facts: dict[str, object] = {
+        "i": line.i,
+        "t": line.t,
+        "session": line.s,
+        "client": row.client,
+        "from": line.sender,
+        "kind": line.kind,
+        "method": row.method,
+        "tool": row.tool,
+        "id": row.id,
+        "status": row.status,
+        "verdict": line.verdict,
+        "rule": line.by,
+        "rules": line.rules,
+        "why": line.why,
+        "code": row.code,
+        "re": line.re,
+        "ms": None if row.ms is None else round(row.ms, 3),
+        "us": line.us,
+        "size": len(line.raw),
+        "tokens": row.tokens,
+    }
+    facts = {name: value for name, value in facts.items() if value not in ("", None, 0, [])}
+    if line.lost is not None:
+        facts["lost"] = line.lost
+    elif line.b64 and not line.text and not line.msg:
+        facts["b64"] = line.b64
+    else:
+        facts["text"] = row.text()
+    if line.sent is not None:
+        facts["sent"] = line.sent.decode("utf-8", "replace")
+    return facts
+
+
+def _as_bytes(row: MessageRow) -> bytes:
+    return b"" if row.line.lost is not None else row.line.raw + b"\n"

@@ -1,0 +1,142 @@
+"""What the sections `record`, `audit`, `metrics`, `telemetry` and `mask` and their options ask for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from typing import Any
+
+from msgspec import Struct, structs
+
+from penstock.errors import ConfigError, UsageError
+from penstock.observe.auditor import AuditSettings
+from penstock.observe.masking import MaskSettings
+from penstock.observe.recorder import RecordSettings
+from penstock.wire.http.url import parse_listen
+
+Section = dict[str, Any]
+
+SECTIONS = ("record", "audit", "metrics", "telemetry", "mask")
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(B|KB|MB|GB|KiB|MiB|GiB)?", re.IGNORECASE)
+_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_LEAST_ROTATION = 4096
+
+
+class TelemetrySettings(Struct, frozen=True):
+    """The `telemetry` section."""
+
+    otlp: str | None = None  # else what OTEL_EXPORTER_OTLP_ENDPOINT says
+    headers: tuple[tuple[str, str], ...] = ()
+    inject: bool = False  # propagate: inject
+    content: bool = False
+    session_ids: bool = False
+
+
+class ObserveSettings(Struct, frozen=True):
+    """Everything that watches."""
+
+    record: RecordSettings | None = None
+    audit: AuditSettings | None = None
+    metrics: tuple[str, int] | None = None
+    telemetry: TelemetrySettings | None = None
+    mask: MaskSettings = MaskSettings()
+    debug: bool = False  # each message is a line on stderr
+
+
+def make_settings(options: argparse.Namespace | None, sections: dict[str, Section]) -> ObserveSettings:
+    """The settings of a file's sections with the options on top. Raises ConfigError."""
+    record, audit = dict(sections.get("record") or {}), dict(sections.get("audit") or {})
+    telemetry = sections.get("telemetry")
+    listen = (sections.get("metrics") or {}).get("listen")
+    if options is not None:
+        record.update({"file": options.record} if options.record is not None else {})
+        audit.update({"file": options.audit} if options.audit is not None else {})
+        listen = parse_listen(options.metrics) if options.metrics is not None else listen
+        if options.otel is not None:
+            telemetry = {**(telemetry or {}), **({"otlp": options.otel} if options.otel else {})}
+    settings = ObserveSettings(
+        record=_record(record) if record else None,
+        audit=_audit(audit) if audit else None,
+        metrics=listen,
+        telemetry=None if telemetry is None else _telemetry(telemetry),
+        mask=_mask(sections.get("mask") or {}),
+    )
+    _refuse_one_file(settings)
+    return settings
+
+
+def _refuse_one_file(settings: ObserveSettings) -> None:
+    files = [os.path.abspath(one.file) for one in (settings.record, settings.audit) if one is not None]
+    if len(set(files)) < len(files):
+        raise UsageError("The recording and the audit are one file", "Give each its own")
+
+
+def _record(section: Section) -> RecordSettings:
+    if "file" not in section:
+        raise ConfigError("record has no file", "Say where: record: {file: PATH}, or --record PATH")
+    made = RecordSettings(
+        section["file"], mask=bool(section.get("mask")), blocks=section.get("on_failure") == "block"
+    )
+    return structs.replace(made, **_rotation(section, "record"))
+
+
+def _audit(section: Section) -> AuditSettings:
+    if "file" not in section:
+        raise ConfigError("audit has no file", "Say where: audit: {file: PATH}, or --audit PATH")
+    sync = section.get("sync", "second")
+    made = AuditSettings(
+        section["file"],
+        blocks=section.get("on_failure") == "block" or sync == "record",
+        sync=sync,
+        args=section.get("args", "masked"),
+        outcomes=bool(section.get("outcomes")),
+        key_file=section.get("key_file"),
+        mode=0o640 if section.get("mode") in ("0640", "640", 640, 0o640) else 0o600,
+    )
+    return structs.replace(made, **_rotation(section, "audit"))
+
+
+def _rotation(section: Section, where: str) -> dict[str, int]:
+    out = {}
+    if "rotate" in section:
+        out["rotate"] = parse_size(str(section["rotate"]), f"{where}.rotate")
+    if "keep" in section:
+        text = str(section["keep"])
+        if not text.isdecimal():
+            raise ConfigError(f'Invalid {where}.keep: "{text}"', "It must be a whole number")
+        out["keep"] = int(text)
+    return out
+
+
+def parse_size(text: str, where: str) -> int:
+    """Bytes out of 256MiB, 50MB or a plain number. Raises ConfigError."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f'Invalid {where}: "{text}"', "It must be a size like 256MiB, 50MB or bytes")
+    size = int(float(found[1]) * _UNITS[(found[2] or "B").lower()])
+    if size < _LEAST_ROTATION:
+        raise ConfigError(f'Invalid {where}: "{text}"', f"It must be at least {_LEAST_ROTATION} bytes")
+    return size
+
+
+def _telemetry(section: Section) -> TelemetrySettings:
+    return TelemetrySettings(
+        otlp=section.get("otlp"),
+        headers=tuple((section.get("headers") or {}).items()),
+        inject=section.get("propagate") == "inject",
+        content=bool(section.get("content")),
+        session_ids=bool(section.get("session_ids")),
+    )
+
+
+def _mask(section: Section) -> MaskSettings:
+    from penstock.policy.patterns.patterns import compile_pattern
+
+    for pattern in section.get("patterns") or ():
+        compile_pattern(pattern, "mask.patterns")
+    return MaskSettings(
+        keys=tuple(section.get("keys") or ()),
+        patterns=tuple(section.get("patterns") or ()),
+        values_of=tuple(section.get("values_of") or ()),
+    )

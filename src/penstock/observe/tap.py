@@ -1,0 +1,68 @@
+"""The tap: the one observer behind the gate. It numbers records and hands each to whoever watches.
+
+It runs in the loop, after the message was written, and does nothing there but append and count. A fault of
+a watcher is told once and never reaches traffic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from penstock.observe.record import Record
+from penstock.observe.recording import is_answered
+
+log = logging.getLogger("penstock")
+
+Watcher = Callable[[Record], None]
+
+
+class Tap:
+    """Gives every record to every watcher."""
+
+    def __init__(self, last_index: int = 0) -> None:
+        """`last_index` is the last number that a recording already has."""
+        self._index = last_index
+        self._time = 0.0
+        self._watchers: list[Watcher] = []
+        self._is_broken: set[int] = set()
+
+    def add(self, watcher: Watcher) -> None:
+        """Gives this one every record from now on."""
+        self._watchers.append(watcher)
+
+    def saw(self, record: Record) -> None:
+        """A message came by. What we answered to it is a message of its own."""
+        self._tell(record)
+        if is_answered(record):
+            assert record.sent is not None
+            moment = record.received + record.micros / 1e6
+            reply = Record(
+                moment,
+                record.session,
+                "penstock",
+                "response",
+                record.method,
+                record.id_token,
+                record.sent,
+                "pass",
+            )
+            reply.request = record
+            self._tell(reply)
+
+    def _tell(self, record: Record) -> None:
+        self._index += 1
+        record.index = self._index
+        if record.received < self._time:
+            record.received = self._time  # the wall clock was set back; the recording's never is
+        self._time = record.received
+        for watcher in self._watchers:
+            try:
+                watcher(record)
+            except Exception:
+                self._complain(watcher)
+
+    def _complain(self, watcher: Watcher) -> None:
+        if id(watcher) not in self._is_broken:
+            self._is_broken.add(id(watcher))
+            log.exception("What watches the messages has failed; they go on.")

@@ -1,0 +1,185 @@
+"""The thread that writes: the loop appends references, a disk that stalls never stalls the loop.
+
+One thread serves all sinks. It sleeps while there is nothing to write, wakes 50 ms after the first record of
+a burst or as soon as 256 KiB wait, and writes everything that waits with one call. What a crash can lose is
+what came in the last 50 ms.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from typing import Protocol
+
+from penstock.observe import bounds
+from penstock.observe.record import Record
+
+log = logging.getLogger("penstock")
+
+
+class Sink(Protocol):
+    """What is written to a file."""
+
+    def write_batch(self, records: list[Record]) -> None:
+        """Writes the records, and what the clock asks for. Raises OSError when nothing of it was written."""
+
+    def write_lost(self, count: int, first: Record, last: Record) -> None:
+        """Writes that so many are missing. Raises OSError."""
+
+    def close(self) -> None:
+        """Writes the last words."""
+
+
+class Queue:
+    """What waits for one sink. Bounded: what comes when it is full is lost, and counted."""
+
+    def __init__(self, name: str, sink: Sink, *, blocks: bool = False) -> None:
+        """`blocks`: whether traffic must wait, and not be lost, when it cannot be written."""
+        self.name = name
+        self.sink = sink
+        self.blocks = blocks
+        self.lost = 0  # in all, for the metrics
+        self.is_failing = False
+        self._waiting: deque[Record] = deque()
+        self._bytes_in = 0  # counted by the loop
+        self._bytes_out = 0  # counted by the thread: so neither needs a lock
+        self._lock = threading.Lock()  # for the losses, which both count
+        self._missing = 0
+        self._first: Record | None = None
+        self._last: Record | None = None
+        self._warned = -bounds.SINK_WARN_SECONDS
+        self._retry_at = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next record would be lost."""
+        return len(self._waiting) >= bounds.SINK_RECORDS or self.waiting_bytes >= bounds.SINK_BYTES
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether traffic must not pass now."""
+        return self.blocks and (self.is_failing or self.is_full)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much waits, about."""
+        return self._bytes_in - self._bytes_out
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits."""
+        return not self._waiting and not self._missing
+
+    def add(self, record: Record) -> None:
+        """Called by the loop: keeps a reference, or counts a loss."""
+        if self.is_full or self._missing:
+            with self._lock:
+                self._missing += 1
+                self.lost += 1
+                self._first = self._first or record
+                self._last = record
+            return
+        self._bytes_in += weight_of(record)
+        self._waiting.append(record)
+
+    def drain(self) -> None:
+        """Called by the thread: writes what waits; when that fails, it stays and is tried again."""
+        if time.monotonic() < self._retry_at:
+            return
+        try:
+            while self._waiting:
+                batch = [self._waiting[place] for place in range(min(len(self._waiting), bounds.SINK_BATCH))]
+                self.sink.write_batch(batch)
+                for record in batch:
+                    self._waiting.popleft()
+                    self._bytes_out += weight_of(record)
+            self.sink.write_batch([])
+            if self._missing:
+                self._write_lost()
+        except OSError as why:
+            self._fail(why)
+        else:
+            self.is_failing = False
+
+    def _write_lost(self) -> None:
+        with self._lock:
+            assert self._first is not None
+            assert self._last is not None
+            count = self._missing
+            self.sink.write_lost(count, self._first, self._last)
+            self._missing = 0
+            self._first = self._last = None
+        log.warning("%d records could not be written to the %s.", count, self.name)
+
+    def _fail(self, why: OSError) -> None:
+        now = time.monotonic()
+        self.is_failing = True
+        self._retry_at = now + bounds.SINK_RETRY_SECONDS
+        if now - self._warned >= bounds.SINK_WARN_SECONDS:
+            self._warned = now
+            then = "requests are refused" if self.blocks else "traffic goes on"
+            log.warning("The %s cannot be written (%s); %s.", self.name, why.strerror or why, then)
+
+
+class WriterThread:
+    """Drains queues until it is closed."""
+
+    def __init__(self, queues: list[Queue]) -> None:
+        self.queues = queues
+        self._wake = threading.Event()  # something waits
+        self._hurry = threading.Event()  # so much waits that 50 ms are too long
+        self._is_awake = False
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="penstock-writer", daemon=True)
+        self._thread.start()
+
+    def told(self) -> None:
+        """Called by the loop after a record was added to the queues."""
+        if not self._is_awake:
+            self._is_awake = True
+            self._wake.set()
+        elif any(queue.waiting_bytes > bounds.SINK_HURRY_BYTES for queue in self.queues):
+            self._hurry.set()
+
+    def close(self, seconds: float) -> None:
+        """Writes what waits and ends, or gives up after so long."""
+        self._is_closing = True
+        self._wake.set()
+        self._hurry.set()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            log.warning("The last records could not be written in time.")
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            idle = all(queue.is_idle for queue in self.queues)
+            self._wake.wait(bounds.SINK_IDLE_SECONDS if idle else bounds.SINK_RETRY_SECONDS)
+            if self._is_awake and not self._is_closing:
+                self._hurry.wait(bounds.SINK_SECONDS)
+            self._wake.clear()
+            self._hurry.clear()
+            self._is_awake = False  # from here on, whatever is added wakes us again
+            self._drain()
+        self._drain()
+        for queue in self.queues:
+            try:
+                queue.sink.close()
+            except OSError as why:
+                log.warning("The %s could not be ended: %s.", queue.name, why.strerror or why)
+
+    def _drain(self) -> None:
+        for queue in self.queues:
+            try:
+                queue.drain()
+            except Exception:  # a fault in what watches must never end the watching
+                log.exception("The %s has failed.", queue.name)
+
+
+def weight_of(record: Record) -> int:
+    """About how much memory a record keeps."""
+    return len(record.raw) + (len(record.sent) if record.sent is not None else 0) + _RECORD_BYTES
+
+
+_RECORD_BYTES = 300

@@ -1,0 +1,143 @@
+"""A recording gives back the very bytes, passes jq, and survives being cut anywhere."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from records import CALL, answer, record, why
+
+from penstock.observe.reader import RecordingReader, Unreadable, maybe_line
+from penstock.observe.recording import FORMAT, Header, encode_record, header_line, lost_line
+
+HEADER = header_line(Header(penstock="recording", v=FORMAT, run="r"))
+ODD = [
+    b'{"jsonrpc":"2.0","id":1234567890123456789012345678901234567890,"method":"\\u65e5","params":{"x":1e400}}',
+    b'{"jsonrpc":"2.0",\r\n "id":1,"method":"a"}',
+    b' {"a":1}',
+    b"\xff\xfe{",
+    b"Starting server ...",
+    b"",
+    b'{"a":"\\ud800"}',
+    b"[" * 300 + b"]" * 300,
+    b'{"n":3,"msg":"}"}',
+    '{"a":"\u2028日本"}'.encode(),
+    b'{"a":"x\x00"}',
+]
+
+
+def line(raw: bytes, **more: object) -> bytes:
+    return b"".join(encode_record(record(raw, index=1, **{"kind": "other", **more})))
+
+
+@pytest.mark.parametrize("raw", ODD)
+def test_the_bytes_come_back_and_the_line_is_json(raw: bytes) -> None:
+    data = line(raw)
+    assert data.count(b"\n") == 1
+    found = maybe_line(data)
+    assert found is not None
+    assert found.raw == raw
+    assert found.n == len(raw)
+    shown = subprocess.run(["jq", "-e", ".n"], input=data, capture_output=True, check=True)
+    assert int(shown.stdout) == len(raw)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_come_back(raw: bytes) -> None:
+    found = maybe_line(line(raw))
+    assert found is not None
+    assert found.raw == raw
+
+
+def test_what_was_read_as_json_stands_there_verbatim() -> None:
+    assert line(CALL, kind="request").endswith(b'"n":%d,"msg":%b}\n' % (len(CALL), CALL))
+
+
+def test_a_changed_message_has_both_its_bytes() -> None:
+    found = maybe_line(line(CALL, kind="request", verdict="change", sent=b'{"b":1}', why=why("r")))
+    assert found is not None
+    assert (found.raw, found.sent, found.by, found.rules) == (CALL, b'{"b":1}', "r", ["r"])
+
+
+def test_an_answer_knows_its_request() -> None:
+    asked = record(index=7)
+    found = maybe_line(b"".join(encode_record(answer(asked, index=8))))
+    assert found is not None
+    assert (found.re, found.sender, found.kind) == (7, "upstream", "response")
+
+
+def test_a_file_that_was_cut_anywhere_shows_no_wrong_message(tmp_path: Path) -> None:
+    lines = [b"".join(encode_record(record(CALL[:-1] + b" " * n + b"}", index=n + 1))) for n in range(6)]
+    whole = HEADER + b"".join(lines)
+    path = tmp_path / "r.jsonl"
+    for cut in range(len(whole) - 300, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        found = list(RecordingReader(str(path)))
+        assert [one.i for one in found] == list(range(1, len(found) + 1))
+        assert all(one.raw == CALL[:-1] + b" " * (one.i - 1) + b"}" for one in found)
+        assert len(found) == whole[:cut].count(b"\n") - 1
+
+
+def test_damage_inside_is_skipped_and_counted(tmp_path: Path) -> None:
+    lines = [b"".join(encode_record(record(index=n + 1))) for n in range(50)]
+    generator = random.Random(5)
+    for place in (3, 9, 10):
+        flipped = bytearray(lines[place])
+        flipped[generator.randrange(len(flipped) - 20)] = 0x0B
+        lines[place] = bytes(flipped)
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(HEADER + b"".join(lines))
+    reader = RecordingReader(str(path))
+    assert len(list(reader)) == 47
+    assert reader.damaged == 3
+
+
+def test_a_line_whose_length_is_wrong_is_damage() -> None:
+    data = line(CALL, kind="request")
+    assert maybe_line(data.replace(b'"n":%d' % len(CALL), b'"n":%d' % (len(CALL) + 1))) is None
+
+
+def test_members_that_a_later_version_adds_are_ignored() -> None:
+    data = line(CALL, kind="request").replace(b'"us":0', b'"us":0,"new":{"n":1,"msg":[2]}')
+    found = maybe_line(data)
+    assert found is not None
+    assert found.raw == CALL
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(HEADER.replace(b'"v":1', b'"v":2'))
+    with pytest.raises(Unreadable, match="newer Penstock"):
+        list(RecordingReader(str(path)))
+
+
+def test_another_file_is_no_recording(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"hello\nworld\n")
+    with pytest.raises(Unreadable, match="no recording"):
+        list(RecordingReader(str(path)))
+
+
+@pytest.mark.parametrize("packed", ["gz", "zst"])
+def test_packed_files_are_read(tmp_path: Path, packed: str) -> None:
+    data = HEADER + line(CALL, kind="request")
+    path = tmp_path / f"r.jsonl.{packed}"
+    if packed == "gz":
+        path.write_bytes(gzip.compress(data))
+    else:
+        pytest.importorskip("zstandard", reason="zstandard is not installed")
+        path.write_bytes(subprocess.run(["zstd", "-c"], input=data, capture_output=True, check=True).stdout)
+    assert [one.raw for one in RecordingReader(str(path))] == [CALL]
+
+
+def test_losses_are_a_line_of_their_own() -> None:
+    found = maybe_line(lost_line(9, 1.0, 3, 7, 9))
+    assert found is not None
+    assert found.lost is not None
+    assert json.loads(lost_line(9, 1.0, 3, 7, 9))["lost"] == {"count": 3, "from": 7, "to": 9}
