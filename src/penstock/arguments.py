@@ -77,7 +77,7 @@ def proxy_parser() -> Parser:
         "every other byte passes untouched.",
         epilog=_EXAMPLES,
     )
-    _add_upstream_options(parser)
+    add_upstream_options(parser)
     add = parser.add_argument_group("where clients connect").add_argument
     add(
         "--listen",
@@ -103,6 +103,17 @@ def proxy_parser() -> Parser:
         "--session-idle",
         metavar="TIME",
         help="with --listen: end a session that nobody uses for so long; default 30m",
+    )
+    add = parser.add_argument_group("what is kept and counted").add_argument
+    add("--record", metavar="PATH", help="keep every message, byte for byte; see penstock show")
+    add("--audit", metavar="PATH", help="keep who asked for what, chained and masked; see penstock audit")
+    add("--metrics", metavar="[HOST:]PORT", help="serve figures for Prometheus at /metrics")
+    add(
+        "--otel",
+        nargs="?",
+        const="",
+        metavar="URL",
+        help="send traces to an OpenTelemetry collector; without URL where OTEL_* variables say",
     )
     add = parser.add_argument_group("what passes").add_argument
     add(
@@ -132,14 +143,14 @@ def tools_parser() -> Parser:
         description="Show which of the upstream's tools are allowed and which are denied, by which pattern, "
         "and about how many tokens each costs a model.",
     )
-    _add_upstream_options(parser)
+    add_upstream_options(parser)
     parser.add_argument(
         "--format", choices=("table", "json", "names"), default="table", help="how to print them"
     )
     return parser
 
 
-def _add_upstream_options(parser: argparse.ArgumentParser) -> None:
+def add_upstream_options(parser: argparse.ArgumentParser) -> None:
     _add_upstream(parser.add_argument_group("the upstream"))
     _add_filter(parser.add_argument_group("which tools"))
     _add_times(parser.add_argument_group("how long to wait"))

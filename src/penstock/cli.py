@@ -7,6 +7,7 @@ import itertools
 import os
 import stat
 import sys
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -34,6 +35,9 @@ from penstock.errors import ConfigError, PenstockError, UsageError
 from penstock.platforms import refuse_unfit_system
 from penstock.wire.http.url import parse_listen, parse_url
 
+if TYPE_CHECKING:
+    from penstock.observe.settings import ObserveSettings
+
 DEFAULT_LISTEN = ("127.0.0.1", 8808)
 
 
@@ -56,7 +60,19 @@ def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> Prox
         interceptor=file.interceptor,
         path=file.path,
         digest=file.digest,
+        observe=_observe(options, file),
     )
+
+
+def _observe(options: argparse.Namespace, file: FileConfig) -> ObserveSettings | None:
+    """What is kept, counted and traced; nothing of it is loaded where nothing is asked for."""
+    words = [getattr(options, name, None) for name in ("record", "audit", "metrics", "otel")]
+    if not file.observe and not any(word is not None for word in words):
+        return None
+    from penstock.observe.settings import make_settings
+
+    asked = options if hasattr(options, "record") else None
+    return make_settings(asked, dict(file.observe))
 
 
 def _seconds(text: str | None, option: str, from_file: float | None, default: float) -> float:
@@ -185,7 +201,7 @@ def main(argv: list[str] | None = None) -> int:
             return _run_verb(words[0], words[1:])
         if words[:1] in (["--help"], ["-h"]):
             return _help([])
-        options = _parse(proxy_parser(), words)
+        options = parse_words(proxy_parser(), words)
         config, file = prepare(options)
         config, why = choose_door(options, config, file)
         limits.allow_messages(config.message_bytes)
@@ -204,7 +220,17 @@ def main(argv: list[str] | None = None) -> int:
 def _run_verb(name: str, words: list[str]) -> int:
     command = load(name)
     parser = command.parser()
-    return command.run(_parse(parser, words) if VERBS[name].takes_command else parser.parse_args(words))
+    if VERBS[name].takes_file and not {"-h", "--help"} & set(words[:1]):
+        if not words or words[0].startswith("-"):
+            raise UsageError("No file is named", f"Usage: {parser.usage}")
+        options = parse_words(parser, words[1:])
+        options.file, options.words = words[0], words[1:]
+        return command.run(options)
+    if VERBS[name].takes_filter:
+        from penstock.commands.filtered import parse_with_filter
+
+        return command.run(parse_with_filter(parser, words))
+    return command.run(parse_words(parser, words) if VERBS[name].takes_command else parser.parse_args(words))
 
 
 def prepare(options: argparse.Namespace) -> tuple[ProxyConfig, FileConfig]:
@@ -244,7 +270,7 @@ def _follows(words: list[str], option: str, value: str) -> bool:
     return any(pair == (option, value) for pair in itertools.pairwise(words))
 
 
-def _parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+def parse_words(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """Parses options; from the first word that is none, or after --, everything is the upstream's command."""
     if "--" in words:
         border = words.index("--")

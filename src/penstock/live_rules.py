@@ -7,7 +7,7 @@ import time
 
 from penstock import limits
 from penstock import logs as say
-from penstock.config.model import CommandUpstream, ProxyConfig
+from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream
 from penstock.config.watch import ConfigWatch, Load
 from penstock.effects.real import RealEffects
 from penstock.net.warden import Warden
@@ -67,4 +67,6 @@ def _name(config: ProxyConfig) -> str:
     upstream = config.upstream
     if isinstance(upstream, CommandUpstream):
         return "\0".join(upstream.command)
+    if isinstance(upstream, ReplayUpstream):
+        return upstream.path
     return upstream.url.origin + upstream.url.target.decode()

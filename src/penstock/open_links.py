@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import limits
-from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream
+from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream, UrlUpstream
 from penstock.errors import ConfigError, ConnectFailed
 from penstock.net.warden import Warden
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
@@ -48,6 +48,10 @@ def open_upstream(config: ProxyConfig, warden: Warden) -> Upstream:
         from penstock.upstream.stdio import StdioUpstream
 
         return StdioUpstream(list(upstream.command), upstream.environment(), upstream.cwd, warden)
+    if isinstance(upstream, ReplayUpstream):
+        from penstock.observe.replay_link import ReplayLink
+
+        return ReplayLink(upstream.book, upstream.match, upstream.once, upstream.is_real_time)
     assert isinstance(upstream, UrlUpstream)
     from penstock.net.http_client import HttpClient
     from penstock.upstream.detect_transport import HttpUpstream

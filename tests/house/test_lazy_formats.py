@@ -10,7 +10,7 @@ import pytest
 PROBE = """
 import sys
 from penstock import cli
-options = cli._parse(cli.proxy_parser(), {words!r})
+options = cli.parse_words(cli.proxy_parser(), {words!r})
 file = cli.load_config(options)
 cli.choose_door(options, cli.make_config(options, file), file)
 print(*sys.modules)

@@ -25,7 +25,7 @@ URL_FILE = "upstream: {url: http://h/mcp, headers: {X-A: a, X-B: b}, on_loss: re
 def configure(tmp_path: Path, text: str, *words: str) -> ProxyConfig:
     path = tmp_path / "c.yaml"
     path.write_text(text)
-    options = cli._parse(cli.proxy_parser(), ["--config", str(path), *words])
+    options = cli.parse_words(cli.proxy_parser(), ["--config", str(path), *words])
     file = cli.load_config(options)
     return cli.choose_door(options, cli.make_config(options, file), file)[0]
 
@@ -93,7 +93,7 @@ def test_nobody_names_an_upstream(tmp_path: Path) -> None:
 
 def test_the_same_command_line_reads_other_bytes(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
-    options = cli._parse(cli.proxy_parser(), ["--config", str(path), "--deny", "^mv"])
+    options = cli.parse_words(cli.proxy_parser(), ["--config", str(path), "--deny", "^mv"])
     config = cli.reload_config(options, FILE.encode())
     assert [pattern.source for pattern in config.choice.deny] == ["^rm", "^mv"]
     assert config.listen == ("127.0.0.1", 9000)

@@ -7,7 +7,6 @@ import re
 import sys
 
 from penstock.arguments import Parser
-from penstock.commands.show import parse_with_filter
 from penstock.commands.stats import split_files
 from penstock.errors import UsageError
 from penstock.observe.audit_chain import Head, read_key
@@ -22,7 +21,7 @@ USAGE = (
 _HEAD = re.compile(r"([0-9]+):([0-9a-f]{64})")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of `penstock audit`."""
     made = Parser(
         prog="penstock audit",
@@ -30,7 +29,6 @@ def parser() -> argparse.ArgumentParser:
         description="query: the entries that a filter finds, as JSON lines. verify: whether the chain of "
         "entries holds, over rotated files too; exit 3 and the first fault if not. head: where the chain "
         "stands, for --expect another day.",
-        allow_abbrev=False,
     )
     add = made.add_argument
     add("verb", choices=("query", "verify", "head"), metavar="query|verify|head", help="what to do")
@@ -46,9 +44,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def main(words: list[str]) -> int:
-    """Runs the command."""
-    options = parse_with_filter(parser(), words)
+def run(options: argparse.Namespace) -> int:
+    """Does what was asked for; gives back the exit code."""
     if options.verb == "query":
         return _query(options.words)
     if options.verb == "head":

@@ -23,14 +23,13 @@ _POLL_SECONDS = 0.1
 _ARROWS = {"client": ">", "upstream": "<", "penstock": "="}
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of `penstock show`."""
     made = Parser(
         prog="penstock show",
         usage=USAGE,
         description="Show what a recording holds, one message a row. WORDS is a filter, such as "
         "tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.",
-        allow_abbrev=False,
     )
     add = made.add_argument
     add("file", metavar="FILE", help="the recording; .gz and .zst are unpacked")
@@ -40,9 +39,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def main(words: list[str]) -> int:
-    """Runs the command."""
-    options = parse_with_filter(parser(), words)
+def run(options: argparse.Namespace) -> int:
+    """Prints what the filter finds."""
     wanted = compile_filter(" ".join(options.words))
     form = {"table": _as_row, "json": _as_json, "raw": _as_bytes}[options.format]
     out = sys.stdout.buffer
@@ -55,35 +53,6 @@ def main(words: list[str]) -> int:
                 out.flush()
     out.flush()
     return 0
-
-
-def parse_with_filter(made: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """Parses words of which some are a filter: a term like -rule:x is no option."""
-    known = {name for action in made._actions for name in action.option_strings}
-    options, terms = [], []
-    for word in words:
-        if word.startswith("-") and len(word) > 1 and word.split("=")[0] not in known:
-            if word.startswith("--"):
-                options.append(word)  # argparse complains, with a hint
-            else:
-                terms.append(word)
-        else:
-            options.append(word)
-    parsed, more = made.parse_known_intermixed_args(options)
-    if more:
-        made.error(f"unrecognized arguments: {' '.join(more)}")
-    parsed.words = _in_order(words, [*parsed.words, *terms])
-    return parsed
-
-
-def _in_order(words: list[str], terms: list[str]) -> list[str]:
-    left = list(terms)
-    out = []
-    for word in words:
-        if word in left:
-            left.remove(word)
-            out.append(word)
-    return out
 
 
 def _lines(path: str, follows: bool) -> Iterator[Line]:

@@ -8,7 +8,6 @@ import sys
 import msgspec
 
 from penstock.arguments import Parser
-from penstock.commands.show import parse_with_filter
 from penstock.errors import UsageError
 from penstock.observe.audit_reader import maybe_audit_rows
 from penstock.observe.filter_words import Filter, compile_filter
@@ -24,7 +23,7 @@ USAGE = (
 _SHIFT = 2.0  # a rate that is so many times as high, or as low, has shifted
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of `penstock stats`."""
     made = Parser(
         prog="penstock stats",
@@ -32,7 +31,6 @@ def parser() -> argparse.ArgumentParser:
         description="Count what recordings or audit files hold: calls, errors, blocks, latencies, tokens. "
         "WORDS is a filter, as for show. With --compare: what is new since another recording, and which "
         "rates have shifted; exit 3 if something has.",
-        allow_abbrev=False,
     )
     add = made.add_argument
     add("words", nargs="+", metavar="FILE|WORDS", help="files, then the words of a filter")
@@ -43,9 +41,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def main(words: list[str]) -> int:
-    """Runs the command."""
-    options = parse_with_filter(parser(), words)
+def run(options: argparse.Namespace) -> int:
+    """Does what was asked for; gives back the exit code."""
     files, terms = split_files(options.words)
     wanted = compile_filter(" ".join(terms))
     found = gather(files, wanted, options.by)

@@ -19,6 +19,8 @@ class Verb(NamedTuple):
     summary: str
     module: str
     takes_command: bool = False  # whether an upstream's command may follow, after --
+    takes_file: bool = False  # whether a file must be named before everything else
+    takes_filter: bool = False  # whether words may be a filter, whose terms may begin with -
 
 
 class Command(Protocol):
@@ -31,6 +33,9 @@ class Command(Protocol):
         """Does it; gives back the exit code."""
 
 
+_SEEING = "what happened"
+_AGAIN = "with a recording"
+
 VERBS: dict[str, Verb] = {
     "tools": Verb(
         "before you start", "which tools are allowed and denied, and what each costs", "tools", True
@@ -40,6 +45,12 @@ VERBS: dict[str, Verb] = {
     "clients": Verb("at home", "the servers of your AI clients, and which are behind Penstock", "clients"),
     "wrap": Verb("at home", "put Penstock before servers that a client already starts", "wrap"),
     "unwrap": Verb("at home", "take it out again, or undo a change byte for byte", "unwrap"),
+    "show": Verb(_SEEING, "what a recording holds, one message a row", "show", takes_filter=True),
+    "stats": Verb(_SEEING, "what recordings come to, and what is new in them", "stats", takes_filter=True),
+    "audit": Verb(_SEEING, "ask an audit, and see whether it is intact", "audit", takes_filter=True),
+    "replay": Verb(_AGAIN, "a recording in the place of an upstream: a mock", "replay"),
+    "verify": Verb(_AGAIN, "whether an upstream still answers as recorded", "verify", takes_file=True),
+    "mask": Verb(_AGAIN, "a copy of a recording without its secrets", "mask"),
 }
 
 

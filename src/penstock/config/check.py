@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from penstock.config.formats.document import Path
 from penstock.config.keys import INTERCEPTOR, SECTIONS, Key, Kind
-from penstock.config.model import message_size, seconds
+from penstock.config.model import file_size, message_size, seconds
 from penstock.errors import ConfigError
 from penstock.wire.http.url import parse_listen
 
@@ -92,6 +92,8 @@ def _check_value(value: object, key: Key, path: Path, findings: Findings) -> obj
         hint = did_you_mean(value, key.choices)
         findings.add(path, f'{place_of(path)} must be one of {words}, not "{value}"', hint)
         return None
+    if kind is Kind.NUMBER and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
     if kind in _WRITTEN and isinstance(value, str | int) and not isinstance(value, bool):
         try:
             return _WRITTEN[kind](str(value), place_of(path))
@@ -106,6 +108,7 @@ def _check_value(value: object, key: Key, path: Path, findings: Findings) -> obj
 _WRITTEN: dict[Kind, Callable[[str, str], object]] = {
     Kind.DURATION: seconds,
     Kind.SIZE: message_size,
+    Kind.FILE_SIZE: file_size,
     Kind.ADDRESS: lambda text, place: parse_listen(text),
 }
 """Kinds whose values are texts or numbers that something else is made of."""

@@ -12,7 +12,7 @@ from penstock import limits
 from penstock.config.check import Findings, Section, check_section, did_you_mean, place_of
 from penstock.config.formats.document import Document, Path, Unreadable
 from penstock.config.formats.reading import read_document
-from penstock.config.keys import INTERCEPTOR, SERVER_TABLES
+from penstock.config.keys import INTERCEPTOR, OBSERVED, SERVER_TABLES
 from penstock.config.model import CommandUpstream, FileConfig, UrlUpstream, expand, make_command, make_header
 from penstock.errors import ConfigError, FaultyFile, PenstockError
 from penstock.policy.patterns.patterns import Pattern, compile_pattern, split_patterns
@@ -101,7 +101,24 @@ class ConfigReading:
             allowed_hosts=tuple(cast("list[str]", root.get("allow_hosts", []))),
             allowed_origins=tuple(cast("list[str]", root.get("allow_origins", []))),
             interceptor=self._interceptor(),
+            observe=self._observe(),
         )
+
+    def _observe(self) -> tuple[tuple[str, Section], ...]:
+        sections = {name: self.root[name] for name in OBSERVED if name in self.root}
+        if not sections:
+            return ()
+        from penstock.observe.settings import make_settings
+
+        found = cast("dict[str, Section]", sections)
+        headers = cast("dict[str, str]", found.get("telemetry", {}).get("headers", {}))
+        for name, value in headers.items():
+            headers[name] = self._expanded(value, ("telemetry", "headers", name))
+        try:
+            make_settings(None, found)
+        except ConfigError as error:
+            self.findings.add_error((next(iter(found)),), error)
+        return tuple(found.items())
 
     def _interceptor(self) -> InterceptorConfig | None:
         tree = self.tree.get(INTERCEPTOR)

@@ -29,6 +29,8 @@ class Kind(enum.Enum):
     SECTION_MAP = "names with a section each"
     SECTIONS = "a list of sections"
     MESSAGE = "a JSON-RPC message, as an object or as JSON text"
+    FILE_SIZE = "a size like 256MiB, at least 4 KiB"
+    NUMBER = "a whole number"
     ANY = "anything"
 
 
@@ -47,6 +49,8 @@ SERVER_TABLES = ("mcpServers", "servers", "mcp_servers")
 
 VERDICTS = ("pass", "block", "drop", "answer")
 _TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse")
+
+_ON_FAILURE = "When it cannot be written: go on and count what is lost (default), or refuse requests."
 
 _REACH = (
     Key("url", Kind.TEXT, "The address of an upstream that is running: Streamable HTTP or legacy SSE."),
@@ -83,7 +87,56 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("timeouts", Kind.SECTION, "How long to wait.", section="timeouts"),
         Key("limits", Kind.SECTION, "How much is taken.", section="limits"),
         Key("log", Kind.SECTION, "What is said on stderr.", section="log"),
+        Key("record", Kind.SECTION, "Keep every message, byte for byte, in a file.", section="record"),
+        Key("audit", Kind.SECTION, "Keep who asked for what and what became of it.", section="audit"),
+        Key("metrics", Kind.SECTION, "Figures for Prometheus.", section="metrics"),
+        Key("telemetry", Kind.SECTION, "Traces for OpenTelemetry.", section="telemetry"),
+        Key("mask", Kind.SECTION, "What is masked wherever something is kept.", section="mask"),
         Key("tests", Kind.SECTIONS, "Fixtures for `penstock rules test`.", section="test"),
+    ),
+    "record": (
+        Key("file", Kind.TEXT, "The recording; a folder ends in `/` and gets one file a process."),
+        Key("rotate", Kind.FILE_SIZE, "A new file is begun at this size; default 256MiB."),
+        Key("keep", Kind.NUMBER, "So many rotated files are kept; default 4."),
+        Key("mask", Kind.FLAG, "Mask secrets; the bytes are then no longer the original ones."),
+        Key("on_failure", Kind.CHOICE, _ON_FAILURE, ("continue", "block")),
+    ),
+    "audit": (
+        Key("file", Kind.TEXT, "The audit; a folder ends in `/` and gets one file a process."),
+        Key("rotate", Kind.FILE_SIZE, "A new file is begun at this size; default 50MiB."),
+        Key("keep", Kind.NUMBER, "So many rotated files are kept; default 20."),
+        Key("on_failure", Kind.CHOICE, _ON_FAILURE, ("continue", "block")),
+        Key(
+            "sync",
+            Kind.CHOICE,
+            "When the disk must have it: each second (default), when the system likes, or before each "
+            "message goes on (which implies `on_failure: block`).",
+            ("second", "os", "record"),
+        ),
+        Key(
+            "args", Kind.CHOICE, "The arguments of calls: masked (default), or left out.", ("masked", "none")
+        ),
+        Key("outcomes", Kind.FLAG, "Also say how each exchange ended, and how long it took."),
+        Key("key_file", Kind.TEXT, "A file with a key: the chain then cannot be made anew without it."),
+        Key("mode", Kind.CHOICE, "Who may read it: 0600 (default), or the group too.", ("0600", "0640")),
+    ),
+    "metrics": (Key("listen", Kind.ADDRESS, "Serve `/metrics` there. HOST defaults to loopback."),),
+    "telemetry": (
+        Key("otlp", Kind.TEXT, "Where spans are sent; default what OTEL_EXPORTER_OTLP_ENDPOINT says."),
+        Key("headers", Kind.TEXT_MAP, "Headers that are sent with them."),
+        Key(
+            "propagate",
+            Kind.CHOICE,
+            "Pass `traceparent` on as it came (default), or put our own span there.",
+            ("pass", "inject"),
+        ),
+        Key("content", Kind.FLAG, "Put the arguments of calls, masked, into spans."),
+        Key("session_ids", Kind.FLAG, "Put the id of the session into spans."),
+    ),
+    "mask": (
+        Key("keys", Kind.TEXTS, "Further names of members whose values are secret."),
+        Key("patterns", Kind.TEXTS, "Further patterns of what is secret (RE2)."),
+        Key("values_of", Kind.TEXTS, "Environment variables whose values are secret."),
     ),
     "upstream": (
         Key(
@@ -179,3 +232,6 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
 }
 
 INTERCEPTOR = "interceptor"
+
+OBSERVED = ("record", "audit", "metrics", "telemetry", "mask")
+"""Sections about what is kept, counted and traced."""

@@ -19,6 +19,8 @@ from penstock.wire.http.url import Url
 from penstock.wire.sizes import BadSize, parse_size, spoken_size
 
 if TYPE_CHECKING:
+    from penstock.observe.replay import ReplayBook
+    from penstock.observe.settings import ObserveSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
 
 
@@ -44,10 +46,20 @@ class UrlUpstream(Struct, frozen=True):
     passes_cookies: bool = False  # between it and clients over HTTP
 
 
+class ReplayUpstream(Struct, frozen=True):
+    """A recording in the place of an upstream."""
+
+    path: str
+    book: ReplayBook
+    match: str = "params"
+    once: bool = False
+    is_real_time: bool = False
+
+
 class ProxyConfig(Struct, frozen=True):
     """Everything a run needs to know."""
 
-    upstream: CommandUpstream | UrlUpstream
+    upstream: CommandUpstream | UrlUpstream | ReplayUpstream
     choice: ToolFilter
     connect_seconds: float = limits.CONNECT_SECONDS
     start_seconds: float = limits.START_SECONDS
@@ -65,6 +77,7 @@ class ProxyConfig(Struct, frozen=True):
     interceptor: InterceptorConfig | None = None  # the rules, when a file has any
     path: str | None = None  # the file that was read, if one was
     digest: bytes = b""  # of what was in it
+    observe: ObserveSettings | None = None  # what is kept, counted and traced, where something is
 
 
 class FileConfig(Struct, frozen=True):
@@ -89,6 +102,7 @@ class FileConfig(Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     interceptor: InterceptorConfig | None = None
+    observe: tuple[tuple[str, dict[str, object]], ...] = ()  # the sections of what watches
 
 
 NO_FILE = FileConfig()
@@ -207,6 +221,20 @@ def seconds(text: str, option: str) -> float:
         return parse_duration(text)
     except BadDuration as why:
         raise ConfigError(f'Invalid {option}: "{text}"', str(why)) from None
+
+
+def file_size(text: str, option: str) -> int:
+    """The size at which a file is rotated, such as 256MiB; a plain number is bytes."""
+    try:
+        size = parse_size(text)
+    except BadSize as why:
+        raise ConfigError(f'Invalid {option}: "{text}"', str(why)) from None
+    if size < _LEAST_FILE:
+        raise ConfigError(f'Invalid {option}: "{text}"', f"It must be at least {_LEAST_FILE} bytes")
+    return size
+
+
+_LEAST_FILE = 4096
 
 
 def message_size(text: str, option: str) -> int:

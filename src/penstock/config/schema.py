@@ -23,6 +23,8 @@ _SIMPLE: dict[Kind, Schema] = {
     Kind.ADDRESS: {
         "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0, "maximum": 65535}],
     },
+    Kind.FILE_SIZE: {"anyOf": [{"type": "string", "pattern": _SIZE}, {"type": "integer", "minimum": 4096}]},
+    Kind.NUMBER: {"type": "integer", "minimum": 0},
     Kind.MESSAGE: {"type": ["object", "string"]},
     Kind.ANY: {},
 }

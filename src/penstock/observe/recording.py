@@ -159,9 +159,9 @@ def encode_record(record: Record) -> list[bytes]:
     pieces = [head.encode("utf-8", "replace")]
     if record.sent is not None and not is_answered(record):
         pieces.append(b',"nout":%d,' % len(record.sent))
-        pieces += _member(record.sent, b"out", False)
+        pieces += member_of(record.sent, b"out", False)
     pieces.append(b',"n":%d,' % len(record.raw))
-    pieces += _member(record.raw, b"", record.kind != "other")
+    pieces += member_of(record.raw, b"", record.kind != "other")
     pieces.append(b"}\n")
     return pieces
 
@@ -178,7 +178,7 @@ def kind_of(record: Record) -> str:
     return "batch" if record.raw.lstrip()[:1] == b"[" else "line"
 
 
-def _member(raw: bytes, prefix: bytes, is_sound: bool) -> list[bytes]:
+def member_of(raw: bytes, prefix: bytes, is_sound: bool) -> list[bytes]:
     """`raw` as the value of the member that can hold it."""
     is_one_value = raw[:1] not in _EDGES and raw[-1:] not in _EDGES and b"\n" not in raw and b"\r" not in raw
     if is_one_value and (is_sound or _is_json(raw)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from typing import Any
 
 from msgspec import Struct, structs
@@ -18,9 +17,6 @@ from penstock.wire.http.url import parse_listen
 Section = dict[str, Any]
 
 SECTIONS = ("record", "audit", "metrics", "telemetry", "mask")
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(B|KB|MB|GB|KiB|MiB|GiB)?", re.IGNORECASE)
-_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-_LEAST_ROTATION = 4096
 
 
 class TelemetrySettings(Struct, frozen=True):
@@ -78,7 +74,7 @@ def _record(section: Section) -> RecordSettings:
     made = RecordSettings(
         section["file"], mask=bool(section.get("mask")), blocks=section.get("on_failure") == "block"
     )
-    return structs.replace(made, **_rotation(section, "record"))
+    return structs.replace(made, **_rotation(section))
 
 
 def _audit(section: Section) -> AuditSettings:
@@ -94,30 +90,11 @@ def _audit(section: Section) -> AuditSettings:
         key_file=section.get("key_file"),
         mode=0o640 if section.get("mode") in ("0640", "640", 640, 0o640) else 0o600,
     )
-    return structs.replace(made, **_rotation(section, "audit"))
+    return structs.replace(made, **_rotation(section))
 
 
-def _rotation(section: Section, where: str) -> dict[str, int]:
-    out = {}
-    if "rotate" in section:
-        out["rotate"] = parse_size(str(section["rotate"]), f"{where}.rotate")
-    if "keep" in section:
-        text = str(section["keep"])
-        if not text.isdecimal():
-            raise ConfigError(f'Invalid {where}.keep: "{text}"', "It must be a whole number")
-        out["keep"] = int(text)
-    return out
-
-
-def parse_size(text: str, where: str) -> int:
-    """Bytes out of 256MiB, 50MB or a plain number. Raises ConfigError."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ConfigError(f'Invalid {where}: "{text}"', "It must be a size like 256MiB, 50MB or bytes")
-    size = int(float(found[1]) * _UNITS[(found[2] or "B").lower()])
-    if size < _LEAST_ROTATION:
-        raise ConfigError(f'Invalid {where}: "{text}"', f"It must be at least {_LEAST_ROTATION} bytes")
-    return size
+def _rotation(section: Section) -> dict[str, int]:
+    return {name: section[name] for name in ("rotate", "keep") if name in section}
 
 
 def _telemetry(section: Section) -> TelemetrySettings:
