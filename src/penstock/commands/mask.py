@@ -7,8 +7,9 @@ import logging
 
 from penstock.arguments import Parser
 from penstock.errors import UsageError
-from penstock.observe.masking import Masker, MaskSettings
+from penstock.observe.masking import Masker
 from penstock.observe.rewriting import rewrite
+from penstock.observe.settings import MaskSettings
 
 log = logging.getLogger("penstock")
 

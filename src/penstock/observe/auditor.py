@@ -21,28 +21,13 @@ from penstock.observe.audit_chain import Chain, Head, read_key, split_line
 from penstock.observe.journal import Journal
 from penstock.observe.masking import Masker
 from penstock.observe.record import Record
+from penstock.observe.settings import AuditSettings
 from penstock.policy.rules.embedded import carried_methods
 from penstock.policy.rules.method_classes import MethodClass, MethodClasses
 from penstock.wire.mcp.message import Kind, Message
 from penstock.wire.mcp.replies import printable
 
 log = logging.getLogger("penstock")
-
-SYNCS = ("second", "os", "record")
-
-
-class AuditSettings(Struct, frozen=True):
-    """The `audit` section."""
-
-    file: str
-    rotate: int = bounds.AUDIT_ROTATE_BYTES
-    keep: int = bounds.AUDIT_KEEP
-    blocks: bool = False  # on_failure: block
-    sync: str = "second"
-    args: str = "masked"  # or none
-    outcomes: bool = False
-    key_file: str | None = None
-    mode: int = 0o600
 
 
 class Auditor:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from penstock.observe import bounds
 from penstock.observe.record import Record
+from penstock.observe.settings import MaskSettings
 from penstock.policy.masks import MASK, mask_secrets
 
 KEYS = (
@@ -25,14 +26,6 @@ _MEMBER = re.compile(r'("(?:[^"\\]|\\.){0,256}")(\s{0,8}:\s{0,8})("(?:[^"\\]|\\.
 _WORD_END = re.compile(r"[^\s\"',;:{}\[\]()]*$")
 
 _encode = msgspec.json.Encoder().encode
-
-
-class MaskSettings(Struct, frozen=True):
-    """The `mask` section: what is masked beside what always is."""
-
-    keys: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
-    values_of: tuple[str, ...] = ()  # names of environment variables whose values are secret
 
 
 class Masker:

@@ -7,6 +7,7 @@ come from what is bounded: tools of the catalog, methods that MCP knows, words o
 from __future__ import annotations
 
 import os
+import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -248,11 +249,12 @@ def _process(out: list[str], started: float, is_open: bool) -> None:
     seconds = usage.ru_utime + usage.ru_stime
     _family(out, "process_cpu_seconds", "counter", "User and system CPU time.", [({}, seconds)], is_open)
     _family(out, "process_start_time_seconds", "gauge", "When the process began.", [({}, started)])
-    try:
-        pages = int(open("/proc/self/statm").read().split()[1])  # noqa: SIM115
-        resident: float = pages * resource.getpagesize()
-        files = len(os.listdir("/proc/self/fd"))
-    except (OSError, ValueError, IndexError):
-        return
-    _family(out, "process_resident_memory_bytes", "gauge", "Resident memory.", [({}, resident)])
-    _family(out, "process_open_fds", "gauge", "Open file descriptors.", [({}, files)])
+    if sys.platform == "linux":
+        try:
+            with open("/proc/self/statm") as file:
+                resident = int(file.read().split()[1]) * resource.getpagesize()
+            files = len(os.listdir("/proc/self/fd"))
+        except (OSError, ValueError, IndexError):
+            return
+        _family(out, "process_resident_memory_bytes", "gauge", "Resident memory.", [({}, resident)])
+        _family(out, "process_open_fds", "gauge", "Open file descriptors.", [({}, files)])

@@ -5,25 +5,13 @@ from __future__ import annotations
 import os
 import time
 
-from msgspec import Struct
-
 from penstock import __version__
-from penstock.observe import bounds
 from penstock.observe.journal import Journal, rotated_files
 from penstock.observe.masking import Masker
 from penstock.observe.reader import maybe_line
 from penstock.observe.record import Record
 from penstock.observe.recording import FORMAT, Header, encode_record, header_line, lost_line
-
-
-class RecordSettings(Struct, frozen=True):
-    """The `record` section."""
-
-    file: str
-    rotate: int = bounds.RECORD_ROTATE_BYTES
-    keep: int = bounds.RECORD_KEEP
-    mask: bool = False
-    blocks: bool = False  # on_failure: block
+from penstock.observe.settings import RecordSettings
 
 
 class Recorder:

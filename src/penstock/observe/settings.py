@@ -9,14 +9,44 @@ from typing import Any
 from msgspec import Struct, structs
 
 from penstock.errors import ConfigError, UsageError
-from penstock.observe.auditor import AuditSettings
-from penstock.observe.masking import MaskSettings
-from penstock.observe.recorder import RecordSettings
+from penstock.observe import bounds
 from penstock.wire.http.url import parse_listen
 
 Section = dict[str, Any]
 
 SECTIONS = ("record", "audit", "metrics", "telemetry", "mask")
+
+
+class RecordSettings(Struct, frozen=True):
+    """The `record` section."""
+
+    file: str
+    rotate: int = bounds.RECORD_ROTATE_BYTES
+    keep: int = bounds.RECORD_KEEP
+    mask: bool = False
+    blocks: bool = False  # on_failure: block
+
+
+class AuditSettings(Struct, frozen=True):
+    """The `audit` section."""
+
+    file: str
+    rotate: int = bounds.AUDIT_ROTATE_BYTES
+    keep: int = bounds.AUDIT_KEEP
+    blocks: bool = False  # on_failure: block
+    sync: str = "second"
+    args: str = "masked"  # or none
+    outcomes: bool = False
+    key_file: str | None = None
+    mode: int = 0o600
+
+
+class MaskSettings(Struct, frozen=True):
+    """The `mask` section: what is masked beside what always is."""
+
+    keys: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    values_of: tuple[str, ...] = ()  # names of environment variables whose values are secret
 
 
 class TelemetrySettings(Struct, frozen=True):
