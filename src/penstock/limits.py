@@ -418,6 +418,12 @@ PATH_BYTES = 64 * 1024 * 1024
 PATH_TEXTS = 10_000
 """Texts of one message that hold JSON and are looked into."""
 
+TEXTS_LOOKED_AT = 200_000
+"""Texts of one message that text_matches looks through: two fifths of a second."""
+
+SESSION_TOOLS = 10_000
+"""Tools of a session whose annotations are remembered for rules. Past it nothing is known of a tool."""
+
 SESSION_TASKS = 1_000
 """Tasks of a session whose requests are remembered, so that rules know what a late result answers. Past it
 the oldest is forgotten, and what it brings is blocked where rules look at results."""

@@ -169,6 +169,51 @@ def test_what_a_rule_removes_nobody_reads(arguments: bytes) -> None:
     assert set(_values(raw).values()) == {_ABSENT}, raw
 
 
+def _texts(value: object) -> set[str]:
+    """Every text in a value, names of members included."""
+    if isinstance(value, dict):
+        return {str(name) for name in value}.union(*map(_texts, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(_texts, value))
+    return {value} if isinstance(value, str) else set()
+
+
+def _texts_read(raw: bytes) -> dict[str, set[str]]:
+    return {
+        which: _texts(value["params"])
+        for which, read in READERS.items()
+        for value in read(raw)
+        if isinstance(value, dict)
+    }
+
+
+@given(arguments=ARGUMENTS)
+@example(b'{"opts":{"x":{"x":"a"},"X":{"y":"evil"}}}')
+@example(b'{"evil":1}')
+def test_of_what_passes_nobody_reads_a_text_that_is_blocked_wherever_it_stands(arguments: bytes) -> None:
+    raw = _passed(arguments, rule({"block": "no"}, when=[{"text_matches": "^evil$"}]))
+    if raw is not None:
+        assert not {which for which, texts in _texts_read(raw).items() if "evil" in texts}, raw
+
+
+@given(arguments=ARGUMENTS)
+@example(b'{"opts":{"mode":"evil"},"opts":{}}')
+@example(b'{"opts":"evil","OPTS":1}')
+def test_a_text_that_allows_is_read_by_everybody(arguments: bytes) -> None:
+    rules = [rule("allow", when=[{"text_matches": "^evil$"}], priority=1), rule({"block": "no"}, id="rest")]
+    raw = _passed(arguments, *rules)
+    if raw is not None:
+        assert not {which for which, texts in _texts_read(raw).items() if "evil" not in texts}, raw
+
+
+@given(arguments=ARGUMENTS)
+def test_what_a_rule_replaces_nobody_reads(arguments: bytes) -> None:
+    raw = _passed(arguments, rule({"replace": {"field": FIELD, "pattern": "(?i)evil", "with": "good"}}))
+    assert raw is not None
+    found = {which: value for which, value in _values(raw).items() if isinstance(value, str)}
+    assert not {which for which, value in found.items() if "evil" in value.lower()}, raw
+
+
 @given(arguments=ARGUMENTS)
 def test_an_object_that_is_allowed_is_that_object_to_everybody(arguments: bytes) -> None:
     condition = {"param_equals": {"field": "arguments.opts", "value": {"mode": "evil"}}}

@@ -1,4 +1,4 @@
-"""The promises of the five documents that Penstock grew from, one row each, and which test shows each of them.
+"""The promises of the five documents that Penstock grew from, one row each, and which test shows each.
 
 A test names its rows with `@row(...)`. A row that waits for a capability says which; when that is built, the
 word goes and a test comes. `scripts/seeds_page.py` runs the tests and writes `docs/seeds.md`.

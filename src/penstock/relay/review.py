@@ -177,7 +177,7 @@ class Review:
     def _ask(self, message: Message, direction: Direction, asked: Asked, then: Then) -> Waiting | None:
         rules = asked.interceptor
         assert rules is not None
-        context = Context(self.session, direction, time.monotonic(), asked.state)
+        context = Context(self.session, direction, time.monotonic(), asked.state, wall=time.time())
         decide = rules.on_client if direction == "client" else rules.on_upstream
         try:
             outcome = decide(message, context)

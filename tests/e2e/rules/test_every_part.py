@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import pytest
 from gate import wait_until
 from penstock.policy.rules.actions import ACTIONS
 from penstock.policy.rules.conditions import CONDITIONS
+from penstock.policy.rules.time_condition import DAYS
 from ruled import PLUGINS, WAYS, Hook, Ruled, rule
 
 PARAMS = {"n": 7, "text": "a/b.key", "none": None, "list": [], "deep": {"list": [{"x": "1"}]}}
+
+THREE_DAYS_ON = DAYS[(datetime.now(UTC).weekday() + 3) % 7]  # no test lasts until then
 
 CONDITION_CASES: dict[str, tuple[Any, Any]] = {
     # name: what it is given so that it holds, and so that it does not
@@ -37,6 +41,24 @@ CONDITION_CASES: dict[str, tuple[Any, Any]] = {
         {"field": "heard", "value": "v/result_equals/yes"},
         {"field": "heard", "value": "v/result_equals"},
     ),
+    "result_matches": ({"field": "heard", "pattern": "^v/.*yes$"}, {"field": "heard", "pattern": "yes"}),
+    "result_in": ({"field": "heard", "values": [1, "v/result_in/yes"]}, {"field": "heard", "values": [1]}),
+    "result_greater_than": ({"field": "n", "value": 6.5}, {"field": "n", "value": 7}),
+    "result_less_than": ({"field": "n", "value": 7.5}, {"field": "heard", "value": 9}),
+    "result_is_null": ("none", "heard"),
+    "result_is_array": ("list", "none"),
+    "text_matches": ("b\\.key$", "^b"),
+    "size_greater_than": (100, "1MB"),
+    "path_outside": ({"fields": "text", "roots": "/srv"}, {"fields": "none", "roots": "/srv"}),
+    "client_name_matches": ("^raw$", "^r$"),
+    "time_outside": (
+        {"days": [THREE_DAYS_ON], "zone": "UTC"},
+        {"days": [day for day in DAYS if day != THREE_DAYS_ON], "zone": "UTC"},
+    ),
+    "tool": None,  # type: ignore[dict-item]  # these four have tests of their own, with calls and headers
+    "tool_annotation": None,  # type: ignore[dict-item]
+    "header_equals": None,  # type: ignore[dict-item]
+    "header_matches": None,  # type: ignore[dict-item]
     "error_code_equals": (-32050, -32051),
     "error_message_contains": ("quota", "Quota"),
     "session_id_equals": None,  # type: ignore[dict-item]  # its id is not known before; see test_the_session
@@ -49,6 +71,16 @@ CONDITION_CASES: dict[str, tuple[Any, Any]] = {
     ),
     "any": ([{"param_exists": "n"}, {"param_exists": "m"}], [{"param_exists": "m"}]),
     "not": ({"param_exists": "m"}, {"param_exists": "n"}),
+}
+
+SAID = {
+    # conditions on answers that the upstream is told to give
+    "error_code_equals": '"error":{"code":-32050,"message":"over quota"}',
+    "error_message_contains": '"error":{"code":-32050,"message":"over quota"}',
+    "result_greater_than": '"result":{"heard":"x","n":7}',
+    "result_less_than": '"result":{"heard":"x","n":7}',
+    "result_is_null": '"result":{"heard":"x","none":null}',
+    "result_is_array": '"result":{"heard":"x","list":[]}',
 }
 
 ACTION_CASES: dict[str, Callable[[Hall], None]] = {}
@@ -90,7 +122,7 @@ class Hall:
         for name, case in CONDITION_CASES.items():
             for word, given in zip(("yes", "no"), case or (), strict=False):
                 where: list[Any] = [{"method_equals": f"v/{name}/{word}"}]
-                if name.startswith("error"):
+                if name in SAID:
                     mark = {"field": "mark", "value": f"{name}/{word}"}
                     where = [{"method_equals": "x/say"}, {"param_equals": mark}]
                 made.append(rule(f"{name}-{word}", [*where, {name: given}], {"block": f"{name} holds"}))
@@ -98,6 +130,8 @@ class Hall:
         script = [sys.executable, str(PLUGINS / "verdict_script.py"), str(self.script_notes), "$(touch x);"]
         actions: dict[str, list[Any]] = {
             "block": [{"block": {"reason": "no ${param.why}", "code": -32099}}],
+            "replace": [{"replace": {"field": "text", "pattern": "[0-9]+", "with": "#"}}],
+            "truncate": [{"truncate": {"field": "text", "bytes": 4, "note": "..."}}],
             "delay": [{"delay": "300ms"}],
             "set_param": [{"set_param": {"field": "deep.a", "value": "${method}"}}],
             "remove_param": [{"remove_param": "gone"}],
@@ -151,9 +185,9 @@ def test_a_condition_holds_when_it_should_and_only_then(hall: Hall, name: str) -
     hall.ask("v/mood")
 
     def answer(word: str) -> Any:
-        if name.startswith("error"):
-            error = '{"jsonrpc":"2.0","id":<id>,"error":{"code":-32050,"message":"over quota"}}\n'
-            return hall.ask("x/say", raw=error, mute=True, mark=f"{name}/{word}")
+        if name in SAID:
+            said = f'{{"jsonrpc":"2.0","id":<id>,{SAID[name]}}}\n'
+            return hall.ask("x/say", raw=said, mute=True, mark=f"{name}/{word}")
         return hall.ask(f"v/{name}/{word}", **PARAMS)
 
     blocked = answer("yes")
@@ -163,13 +197,11 @@ def test_a_condition_holds_when_it_should_and_only_then(hall: Hall, name: str) -
         "data": {"rule": f"{name}-yes", "action": "block"},
     }
     passed = answer("no")
-    if name.startswith("error"):
-        assert passed["error"]["code"] == -32050
-    else:
-        assert passed["result"] == {"heard": f"v/{name}/no"}
-    is_client_rule = name not in ("result_exists", "result_equals") and not name.startswith("error")
-    assert bool(hall.ruled.reached(f"v/{name}/yes")) is (name.startswith("result"))
-    assert is_client_rule or name.startswith("error") or hall.ruled.reached(f"v/{name}/yes")
+    if name in SAID:
+        assert json.dumps(passed, separators=(",", ":")).endswith(f"{SAID[name]}}}")
+        return
+    assert passed["result"] == {"heard": f"v/{name}/no"}
+    assert bool(hall.ruled.reached(f"v/{name}/yes")) is name.startswith("result")
 
 
 @pytest.mark.parametrize("name", sorted(ACTIONS))
@@ -217,6 +249,20 @@ def check_remove_param(hall: Hall) -> None:
     hall.raw("v/remove_param", b'{"a" : 1.0, "gone":[1, 2], "b":2}')
     (line,) = hall.ruled.reached("v/remove_param")
     assert b'"a" : 1.0, "b":2}' in line
+
+
+@action_case
+def check_replace(hall: Hall) -> None:
+    hall.raw("v/replace", b'{"n" : 1.0, "text" : "a 1 and 22", "u":"\\u65e5"}')
+    (line,) = hall.ruled.reached("v/replace")
+    assert b'"n" : 1.0, "text" : "a # and #", "u":"\\u65e5"}' in line
+
+
+@action_case
+def check_truncate(hall: Hall) -> None:
+    hall.raw("v/truncate", b'{"n" : 1.0, "text" : "\\u65e5\\u672c", "u":"\\u65e5"}')
+    (line,) = hall.ruled.reached("v/truncate")
+    assert '"n" : 1.0, "text" : "日...", "u":"\\u65e5"}'.encode() in line
 
 
 @action_case
@@ -313,3 +359,29 @@ def test_the_session_is_known_by_the_id_that_its_client_knows(tmp_path: Path) ->
         ruled.reload({"rules": [rule("one", [{"method_equals": "v/one"}, named], {"block": "you"})]})
         assert ruled.client.ask("v/one")["error"]["message"] == "you"
         assert other.ask("v/one")["result"] == {"heard": "v/one"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_rule_goes_by_the_name_of_the_tool_and_by_what_the_upstream_says_of_it(
+    way: str, tmp_path: Path
+) -> None:
+    reading = {"tool_annotation": {"name": "readOnlyHint", "value": True}}
+    rules = [
+        rule("named", [{"tool": ["delete_*", "x"]}], {"block": {"reason": "named", "as": "result"}}),
+        rule("writes", [{"method_equals": "tools/call"}, {"not": reading}], {"block": "it writes"}),
+    ]
+
+    def call(ruled: Ruled, name: str) -> Any:
+        return ruled.client.ask("tools/call", json.dumps({"name": name, "arguments": {}}).encode())
+
+    with Ruled(way, tmp_path, {"rules": rules}) as ruled:
+        assert call(ruled, "echo")["error"]["message"] == "it writes"  # nobody has seen the list yet
+        assert {tool["name"] for tool in ruled.client.ask("tools/list")["result"]["tools"]} >= {"echo"}
+        assert "result" in call(ruled, "echo")
+        assert call(ruled, "write_file")["error"]["data"]["rule"] == "writes"
+        named = call(ruled, "delete_file")["result"]
+        assert named["isError"] is True
+        assert named["content"] == [{"type": "text", "text": "named"}]
+        assert (named.get("resultType") == "complete") is (way == "modern")
+        assert not ruled.reached('"delete_file"')
+        assert not ruled.reached('"write_file"')

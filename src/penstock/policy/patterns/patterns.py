@@ -49,6 +49,13 @@ class Pattern(Struct, frozen=True):
         loose = _engine(self.source, is_dot_all=True)
         return any(loose.search(_utf8(form)) is not None for form in (text, text.rstrip("\r\n")))
 
+    def replaced(self, text: str, by: str) -> str:
+        """`text` with `by`, as it is, in the place of every match. Half a surrogate pair becomes U+FFFD."""
+        if not self.found_in(text):
+            return text
+        after = _engine(self.source).sub(lambda found: _utf8(by), _utf8(text))
+        return bytes(after).decode()
+
 
 def _utf8(text: str) -> bytes:
     try:

@@ -33,6 +33,7 @@ from penstock.policy.rules.paths import CannotSet, Edit, Path
 from penstock.policy.rules.plugins import Callee
 from penstock.policy.rules.rule_run import Allowed, RuleFailed, RuleRun, Stop
 from penstock.policy.rules.templates import JsonTemplate, Template, digest, parse_template
+from penstock.policy.rules.text_actions import Replace, Truncate
 
 log = logging.getLogger("penstock")
 
@@ -49,15 +50,27 @@ class Allow(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """Stops the message and tells its sender the reason."""
+    """Stops the message and tells its sender the reason, as an error or as the result of a failed call.
+
+    A model reads the results of its calls; errors of the protocol may end at the client.
+    """
 
     reason: Template
     code: int | None = None
+    as_: Literal["error", "result"] = "error"
     short: ClassVar[str] = "reason"
-    words: ClassVar[str] = 'block it: "{reason}"'
+
+    def __post_init__(self) -> None:
+        if self.as_ == "result" and self.code is not None:
+            raise Misread('"code" is of an error; there is none in a result')
+
+    def words(self) -> str:
+        how = ", as the result of a failed call" if self.as_ == "result" else ""
+        return f'block it: "{self.reason}"{how}'
 
     def apply(self, scene: RuleRun) -> Stop:
-        return Stop("block", self.reason.render(scene.message, scene.context), self.code)
+        reason = self.reason.render(scene.message, scene.context)
+        return Stop("block", reason, self.code, is_told_as_result=self.as_ == "result")
 
 
 class SetParam(Struct, frozen=True):
@@ -239,6 +252,8 @@ ACTIONS: dict[str, type[Any]] = {
     "delay": Delay,
     "set_param": SetParam,
     "remove_param": RemoveParam,
+    "replace": Replace,
+    "truncate": Truncate,
     "set_result": SetResult,
     "inject_error": InjectError,
     "transform": Transform,

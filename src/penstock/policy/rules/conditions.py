@@ -40,12 +40,12 @@ from penstock.policy.rules.param_conditions import (
     ParamLessThan,
     ParamMatches,
 )
-from penstock.policy.rules.response_conditions import (
-    ErrorCodeEquals,
-    ErrorMessageContains,
-    ResultEquals,
-    ResultExists,
-)
+from penstock.policy.rules.path_conditions import PathOutside
+from penstock.policy.rules.response_conditions import RESPONSE_CONDITIONS
+from penstock.policy.rules.sender_conditions import ClientNameMatches, HeaderEquals, HeaderMatches
+from penstock.policy.rules.text_conditions import SizeGreaterThan, TextMatches
+from penstock.policy.rules.time_condition import TimeOutside
+from penstock.policy.rules.tool_conditions import Tool, ToolAnnotation
 from penstock.wire.mcp.message import Message
 
 
@@ -210,6 +210,8 @@ CONDITIONS: dict[str, type[Any]] = {
     "method_ends_with": MethodEndsWith,
     "method_matches": MethodMatches,
     "method_in": MethodIn,
+    "tool": Tool,
+    "tool_annotation": ToolAnnotation,
     "param_exists": ParamExists,
     "param_equals": ParamEquals,
     "param_matches": ParamMatches,
@@ -218,10 +220,14 @@ CONDITIONS: dict[str, type[Any]] = {
     "param_less_than": ParamLessThan,
     "param_is_null": ParamIsNull,
     "param_is_array": ParamIsArray,
-    "result_exists": ResultExists,
-    "result_equals": ResultEquals,
-    "error_code_equals": ErrorCodeEquals,
-    "error_message_contains": ErrorMessageContains,
+    "path_outside": PathOutside,
+    **RESPONSE_CONDITIONS,
+    "text_matches": TextMatches,
+    "size_greater_than": SizeGreaterThan,
+    "client_name_matches": ClientNameMatches,
+    "header_equals": HeaderEquals,
+    "header_matches": HeaderMatches,
+    "time_outside": TimeOutside,
     "session_id_equals": SessionIdEquals,
     "session_age_greater_than": SessionAgeGreaterThan,
     "state_equals": StateEquals,

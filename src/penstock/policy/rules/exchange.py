@@ -13,6 +13,9 @@ from penstock.wire.mcp.message import Kind, Message
 Direction = Literal["client", "upstream"]
 """Who sent the message."""
 
+Headers = tuple[tuple[bytes, bytes], ...]
+"""Names and values of an HTTP request, as they came. They may be credentials: nothing of them is logged."""
+
 Scalar = str | int | float | bool | None
 
 
@@ -38,6 +41,7 @@ class SessionState(Struct):
     message_count: int = 0
     stats: dict[str, MethodStats] = msgspec.field(default_factory=dict)
     values: dict[str, Scalar] = msgspec.field(default_factory=dict)  # set_state, state_equals ...
+    annotations: dict[str, dict[str, bytes] | None] = msgspec.field(default_factory=dict)  # by tool
     tasks: dict[str, Message] = msgspec.field(default_factory=dict)  # which request began which task
 
     def count(self, method: str | None, kind: Kind, is_error: bool) -> None:
@@ -75,6 +79,7 @@ class ExchangeState(Struct):
     answered: float | None = None
     intercepted: bool = False  # some rule's conditions held
     modified: list[str] = msgspec.field(default_factory=list)  # ids of the rules that changed something
+    headers: Headers = ()  # of the HTTP request that brought it; none over stdio
     to_store: list[tuple[bytes, float]] = msgspec.field(default_factory=list)  # cache: key and lifetime
 
 
@@ -85,3 +90,4 @@ class Context(Struct):
     direction: Direction
     now: float  # on the monotonic clock
     exchange: ExchangeState | None = None  # of a request: its own; of a response: that of its request
+    wall: float = 0.0  # seconds since the epoch

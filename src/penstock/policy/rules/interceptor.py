@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 
 from penstock import limits
 from penstock.errors import ProtocolError
-from penstock.policy.rules import embedded, tasks
+from penstock.policy.rules import embedded, tasks, tool_annotations
 from penstock.policy.rules.cache_action import Cache, store_answer
 from penstock.policy.rules.chain import FAILED, UNKNOWN_TASK, Blocked, Plan, Walk
 from penstock.policy.rules.conditions import MethodEquals, MethodIn, flattened
@@ -28,6 +28,7 @@ from penstock.policy.rules.paths import Edit
 from penstock.policy.rules.refusals import refusal
 from penstock.policy.rules.rule_run import RuleFailed, RuleRun, Stop
 from penstock.policy.rules.rules import RuleSet
+from penstock.policy.rules.tool_conditions import ToolAnnotation
 from penstock.wire.json.ambiguity import as_lax_readers_see
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import result_reply
@@ -90,6 +91,9 @@ class Interceptor:
         self._rules = RuleSet(config.rules)
         self._plans: dict[tuple[str | None, Direction], Plan] = {}
         self._spoken_of = _methods_spoken_of(config)
+        self._asks_annotations = any(
+            isinstance(part, ToolAnnotation) for rule in config.rules for part in flattened(rule.conditions)
+        )
         self._looks = frozenset(map(as_lax_readers_see, self._spoken_of))
 
     def watches(self, method: str | None, direction: Direction) -> bool:
@@ -143,7 +147,8 @@ class Interceptor:
             may_carry = may_carry or late.has_stages
             slow = slow or late.waits
         denies = config.chain.default_action == "block" and config.classes.class_of(method) == "review"
-        is_empty = not (guards or rules or generals or is_stored or may_carry or denies)
+        learns = direction == "upstream" and method == tool_annotations.LIST and self._asks_annotations
+        is_empty = not (guards or rules or generals or is_stored or may_carry or denies or learns)
         return Plan(guards, rules, generals, slow, is_stored, is_empty)
 
     def _on_message(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
@@ -269,6 +274,8 @@ class Interceptor:
         elif message.kind is Kind.RESPONSE and context.direction == "upstream":
             try:
                 tasks.remember(message, context)
+                if self._asks_annotations:
+                    tool_annotations.remember(message, context)
                 store_answer(message, context, self._effects)
             except Exception as why:  # what cannot be kept is still a good answer
                 log.error("An answer could not be kept: %s: %s", type(why).__name__, why)

@@ -27,9 +27,12 @@ from penstock.policy.rules.conditions import CONDITIONS, flattened
 from penstock.policy.rules.custom_interceptors import Custom, GeneralSpec, make_custom
 from penstock.policy.rules.effect_actions import Delay
 from penstock.policy.rules.method_classes import MethodClass, MethodClasses
-from penstock.policy.rules.method_guards import BUILT_IN, Resolver
+from penstock.policy.rules.method_guards import BUILT_IN
+from penstock.policy.rules.path_conditions import PathOutside
+from penstock.policy.rules.resource_uris import Resolver
 from penstock.policy.rules.rules import Rule, RuleSet
 from penstock.policy.rules.templates import digest
+from penstock.policy.rules.text_actions import Replace, Truncate
 
 __all__ = ["Chain", "Fault", "InterceptorConfig", "build", "describe", "json_schema"]
 
@@ -72,7 +75,7 @@ class _Section(Struct, frozen=True):
 def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorConfig | None, list[Fault]]:
     """The configuration in `tree`, plain data out of a file; None, and all faults, when there are any.
 
-    `resolve` (os.path.realpath) lets ResourceAccessInterceptor follow the symbolic links of local files.
+    `resolve` (os.path.realpath) lets ResourceAccessInterceptor and path_outside follow symbolic links.
     """
     faults: list[Fault] = []
     section = read_struct(_Section, {} if tree is None else tree, (), faults)
@@ -89,6 +92,9 @@ def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorCon
         _check_together(section, faults)
     if section is None or faults:
         return None, faults
+    for part in flattened(part for rule in section.rules for part in rule.conditions):
+        if isinstance(part, PathOutside):
+            part.roots.resolve = resolve
     return (
         InterceptorConfig(
             section.enabled,
@@ -133,10 +139,12 @@ def _check_together(section: _Section, faults: list[Fault]) -> None:
         )
 
 
-_NEEDS_MESSAGE = (SetParam, RemoveParam, SetResult, Transform, InjectError)
+_NEEDS_MESSAGE = (SetParam, RemoveParam, Replace, Truncate, SetResult, Transform, InjectError)
 _NAMES = {cls: name for name, cls in CONDITIONS.items()}
 _MESSAGE_CONDITIONS = frozenset(
-    cls for name, cls in CONDITIONS.items() if name.startswith(("method_", "param_", "result_", "error_"))
+    cls
+    for name, cls in CONDITIONS.items()
+    if name.startswith(("method_", "tool", "param_", "path_", "result_", "error_", "text_"))
 )
 
 

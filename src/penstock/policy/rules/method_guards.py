@@ -11,8 +11,6 @@ What it raises blocks the message, where the method is reviewed.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -32,17 +30,23 @@ from penstock.policy.rules.binder import (
 )
 from penstock.policy.rules.effect_contract import Effects, EffectVerdict
 from penstock.policy.rules.exchange import Context, Direction
+from penstock.policy.rules.globs import glob_source
 from penstock.policy.rules.json_values import text_of
 from penstock.policy.rules.message_parts import params_of
 from penstock.policy.rules.paths import parse_path
-from penstock.policy.rules.resource_uris import Location, OddUri, locate, locate_path
+from penstock.policy.rules.resource_uris import (
+    Location,
+    OddUri,
+    Resolver,
+    locate,
+    locate_path,
+    true_locations,
+    true_root,
+)
 from penstock.policy.rules.templates import digest
 from penstock.wire.json.json_walk import first_byte
 from penstock.wire.mcp.message import Kind, Message
 from penstock.wire.mcp.replies import printable
-
-Resolver = Callable[[str], str]
-"""The true path of a local file, symbolic links resolved: os.path.realpath, given by whoever may look."""
 
 _NAME = parse_path("name")
 _URI = parse_path("uri")
@@ -152,12 +156,8 @@ class ResourceAccessInterceptor:
             return False
         if self._resolve is None or place.scheme != "file":
             return True
-        # Who opens the path as it is written goes up from where a link leads, and not from where it stands.
-        true_places = [locate_path(self._resolve(path)) for path in {place.path, place.way or "/"}]
-        true_allowed = [
-            locate_path(self._resolve(allowed.path)) if allowed.scheme == "file" else allowed
-            for allowed in self._allowed
-        ]
+        true_allowed = [true_root(allowed, self._resolve) for allowed in self._allowed]
+        true_places = true_locations(place, self._resolve)
         return all(self._allows_place(true_place, true_allowed) for true_place in true_places)
 
     def _allows_place(self, place: Location, allowed: list[Location]) -> bool:
@@ -202,21 +202,8 @@ def _glob(text: str) -> Pattern:
         # Names have no slash in them, and whole paths begin with one and do not end with one.
         bare = text.strip("/")
         raise Misread(f'the pattern "{text}" matches nothing', f"write {bare}, /{bare} or **/{bare}")
-    pieces = []
-    for piece in re.findall(r"\*\*|\*|\?|\[!?\]?[^\]]*\]|.", text, re.DOTALL):
-        if piece == "**":
-            pieces.append(".*")
-        elif piece == "*":
-            pieces.append("[^/]*")
-        elif piece == "?":
-            pieces.append("[^/]")
-        elif piece.startswith("[") and len(piece) > 1:
-            inner = piece[1:-1].replace("\\", "\\\\").replace("[", "\\[")
-            pieces.append(f"[^{inner[1:]}]" if inner.startswith("!") else f"[{inner}]")
-        else:
-            pieces.append(re.escape(piece))
     try:
-        return compile_pattern("(?is)^" + "".join(pieces) + "$", "deny_patterns")
+        return compile_pattern(f"(?is)^{glob_source(text, star='[^/]*', one='[^/]')}$", "deny_patterns")
     except ConfigError as why:
         raise Misread(f'invalid pattern "{text}"', why.detail) from None
 

@@ -10,25 +10,18 @@ from msgspec import Struct
 from penstock.policy.patterns.patterns import Pattern
 from penstock.policy.rules.binder import Json, Jsons, Number
 from penstock.policy.rules.exchange import Context
-from penstock.policy.rules.json_values import compares, equals, text_holds, text_of
-from penstock.policy.rules.message_parts import Place, params_of
-from penstock.policy.rules.paths import Path, Span, Test
-from penstock.wire.json.json_walk import first_byte
+from penstock.policy.rules.message_parts import params_of
+from penstock.policy.rules.paths import Path
+from penstock.policy.rules.value_tests import (
+    compares_with,
+    holds_at,
+    is_array,
+    is_one_of,
+    is_there,
+    is_value,
+    matches,
+)
 from penstock.wire.mcp.message import Message
-
-
-def holds_at(place: Place | None, path: Path, test: Test, every: bool) -> bool:
-    """Whether the test holds for what somebody finds at the path; or, with `every`, for what anybody does."""
-    if place is None:
-        return False
-    if every:
-        return path.surely(place.text, place.start, place.end, test)
-    found = path.tokens(place.text, place.start, place.end)
-    return any(test(token, Span(0, len(token))) for token in found)
-
-
-def is_value(value: object, every: bool) -> Test:
-    return lambda text, span: equals(text, span.start, span.end, value, every)
 
 
 class ParamExists(Struct, frozen=True):
@@ -39,7 +32,7 @@ class ParamExists(Struct, frozen=True):
     words: ClassVar[str] = "there is a param {field}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(params_of(message, context), self.field, lambda text, span: True, every)
+        return holds_at(params_of(message, context), self.field, is_there, every)
 
 
 class ParamEquals(Struct, frozen=True):
@@ -61,13 +54,7 @@ class ParamMatches(Struct, frozen=True):
     words: ClassVar[str] = "param {field} matches {pattern}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def matches(text: bytes, span: Span) -> bool:
-            if first_byte(text, span.start) != b'"':
-                return False
-            found = text_of(text[span.start : span.end])
-            return text_holds(found, lambda part: self.pattern.holds_in(part, every), every)
-
-        return holds_at(params_of(message, context), self.field, matches, every)
+        return holds_at(params_of(message, context), self.field, matches(self.pattern, every), every)
 
 
 class ParamIn(Struct, frozen=True):
@@ -78,10 +65,7 @@ class ParamIn(Struct, frozen=True):
     words: ClassVar[str] = "param {field} is one of {values}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def is_listed(text: bytes, span: Span) -> bool:
-            return any(equals(text, span.start, span.end, value, every) for value in self.values)
-
-        return holds_at(params_of(message, context), self.field, is_listed, every)
+        return holds_at(params_of(message, context), self.field, is_one_of(self.values, every), every)
 
 
 class ParamGreaterThan(Struct, frozen=True):
@@ -92,10 +76,8 @@ class ParamGreaterThan(Struct, frozen=True):
     words: ClassVar[str] = "param {field} is greater than {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def is_greater(text: bytes, span: Span) -> bool:
-            return compares(text[span.start : span.end], self.value, operator.gt, every)
-
-        return holds_at(params_of(message, context), self.field, is_greater, every)
+        test = compares_with(self.value, operator.gt, every)
+        return holds_at(params_of(message, context), self.field, test, every)
 
 
 class ParamLessThan(Struct, frozen=True):
@@ -106,10 +88,8 @@ class ParamLessThan(Struct, frozen=True):
     words: ClassVar[str] = "param {field} is less than {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def is_less(text: bytes, span: Span) -> bool:
-            return compares(text[span.start : span.end], self.value, operator.lt, every)
-
-        return holds_at(params_of(message, context), self.field, is_less, every)
+        test = compares_with(self.value, operator.lt, every)
+        return holds_at(params_of(message, context), self.field, test, every)
 
 
 class ParamIsNull(Struct, frozen=True):
@@ -131,7 +111,4 @@ class ParamIsArray(Struct, frozen=True):
     words: ClassVar[str] = "param {field} is an array"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def is_array(text: bytes, span: Span) -> bool:
-            return first_byte(text, span.start) == b"["
-
         return holds_at(params_of(message, context), self.field, is_array, every)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from penstock.policy.rules.chain import Blocked
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.json_values import text_of
 from penstock.policy.rules.message_parts import method_of, params_of
 from penstock.policy.rules.paths import parse_path
 from penstock.wire.json.json_walk import first_byte
+from penstock.wire.mcp.eras import maybe_modern_meta
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
-from penstock.wire.mcp.replies import error_reply, raw_error_reply, tool_not_found
+from penstock.wire.mcp.replies import error_reply, raw_error_reply, result_reply, tool_not_found
 
 _NAME = parse_path("name")
 
@@ -24,10 +27,28 @@ def refusal(message: Message, context: Context, blocked: Blocked, code: int) -> 
         if method_of(message, context) == "tools/call":
             return tool_not_found(id_token, _tool_name(message, context))
         return error_reply(id_token, METHOD_NOT_FOUND, "Method not found")
+    if stop.is_told_as_result and method_of(message, context) == "tools/call":
+        return result_reply(id_token, failed_call(stop.reason, _is_modern(message, context)))
     if stop.error is not None:
         return raw_error_reply(id_token, stop.error)
     data = {"rule": blocked.rule, "action": stop.action}
     return error_reply(id_token, code if stop.code is None else stop.code, stop.reason, data)
+
+
+def failed_call(reason: str, is_modern: bool) -> bytes:
+    """The result of a call that failed, with the reason as its text, so that a model reads it."""
+    result: dict[str, object] = {"content": [{"type": "text", "text": reason}], "isError": True}
+    if is_modern:
+        result["resultType"] = "complete"
+    return msgspec.json.encode(result)
+
+
+def _is_modern(message: Message, context: Context) -> bool:
+    if message.kind is Kind.RESPONSE:
+        if context.exchange is None:
+            return False
+        message = context.exchange.request
+    return maybe_modern_meta(message.params) is not None
 
 
 def _tool_name(message: Message, context: Context) -> str:

@@ -7,6 +7,7 @@ a host that is not known, has no form here and is refused: whoever reads it next
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
@@ -15,6 +16,10 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(\?[^#]*)?
 _ODD = re.compile(r"[\x00-\x20\x7f\\]")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _HOST = re.compile(r"[a-z0-9._-]*(?::[0-9]{1,5})?|\[[0-9a-f:.]+\](?::[0-9]{1,5})?")
+
+
+Resolver = Callable[[str], str]
+"""The true path of a local file, symbolic links resolved: os.path.realpath, given by whoever may look."""
 
 
 class OddUri(ValueError):
@@ -61,6 +66,19 @@ def locate(uri: str) -> Location:
 def locate_path(path: str) -> Location:
     """The location of a file on this machine, by its plain path."""
     return Location("file", "", _segments(path), path)
+
+
+def true_locations(place: Location, resolve: Resolver) -> list[Location]:
+    """Where a local file truly is, with links resolved: by its path without dots and by the one written.
+
+    Who opens the path as it is written goes up from where a link leads, and not from where it stands.
+    """
+    return [locate_path(resolve(path)) for path in {place.path, place.way or "/"}]
+
+
+def true_root(root: Location, resolve: Resolver) -> Location:
+    """The same for a directory that is allowed. What is no local file is where it says."""
+    return locate_path(resolve(root.path)) if root.scheme == "file" else root
 
 
 def _host(scheme: str, authority: str | None) -> str:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import operator
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from penstock.policy.rules.binder import Json
+from penstock.policy.patterns.patterns import Pattern
+from penstock.policy.rules.binder import Json, Jsons, Number
 from penstock.policy.rules.exchange import Context
-from penstock.policy.rules.json_values import text_holds, text_of
 from penstock.policy.rules.message_parts import error_of, result_of
-from penstock.policy.rules.param_conditions import holds_at, is_value
-from penstock.policy.rules.paths import Path, Span, parse_path
-from penstock.wire.json.json_walk import first_byte
+from penstock.policy.rules.paths import Path, parse_path
+from penstock.policy.rules.value_tests import (
+    compares_with,
+    holds_at,
+    is_array,
+    is_one_of,
+    is_text,
+    is_there,
+    is_value,
+    matches,
+)
 from penstock.wire.mcp.message import Message
 
 _CODE = parse_path("code")
@@ -27,7 +36,7 @@ class ResultExists(Struct, frozen=True):
     words: ClassVar[str] = "the result has {field}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(result_of(message), self.field, lambda text, span: True, every)
+        return holds_at(result_of(message), self.field, is_there, every)
 
 
 class ResultEquals(Struct, frozen=True):
@@ -39,6 +48,74 @@ class ResultEquals(Struct, frozen=True):
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         return holds_at(result_of(message), self.field, is_value(self.value, every), every)
+
+
+class ResultMatches(Struct, frozen=True):
+    """Holds for a response whose result has a text at the path in which the pattern is found."""
+
+    field: Path
+    pattern: Pattern
+    words: ClassVar[str] = "{field} of the result matches {pattern}"
+
+    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
+        return holds_at(result_of(message), self.field, matches(self.pattern, every), every)
+
+
+class ResultIn(Struct, frozen=True):
+    """Holds for a response whose result has one of `values` at the path, compared as in param_equals."""
+
+    field: Path
+    values: Jsons
+    words: ClassVar[str] = "{field} of the result is one of {values}"
+
+    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
+        return holds_at(result_of(message), self.field, is_one_of(self.values, every), every)
+
+
+class ResultGreaterThan(Struct, frozen=True):
+    """Holds for a response whose result has a number above `value` at the path."""
+
+    field: Path
+    value: Number
+    words: ClassVar[str] = "{field} of the result is greater than {value}"
+
+    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
+        test = compares_with(self.value, operator.gt, every)
+        return holds_at(result_of(message), self.field, test, every)
+
+
+class ResultLessThan(Struct, frozen=True):
+    """Holds for a response whose result has a number below `value` at the path."""
+
+    field: Path
+    value: Number
+    words: ClassVar[str] = "{field} of the result is less than {value}"
+
+    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
+        test = compares_with(self.value, operator.lt, every)
+        return holds_at(result_of(message), self.field, test, every)
+
+
+class ResultIsNull(Struct, frozen=True):
+    """Holds for a response whose result has null at the path."""
+
+    field: Path
+    short: ClassVar[str] = "field"
+    words: ClassVar[str] = "{field} of the result is null"
+
+    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
+        return holds_at(result_of(message), self.field, is_value(None, every), every)
+
+
+class ResultIsArray(Struct, frozen=True):
+    """Holds for a response whose result has an array at the path, the empty one included."""
+
+    field: Path
+    short: ClassVar[str] = "field"
+    words: ClassVar[str] = "{field} of the result is an array"
+
+    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
+        return holds_at(result_of(message), self.field, is_array, every)
 
 
 class ErrorCodeEquals(Struct, frozen=True):
@@ -60,10 +137,19 @@ class ErrorMessageContains(Struct, frozen=True):
     words: ClassVar[str] = "it is an error whose message contains {text}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        def contains(text: bytes, span: Span) -> bool:
-            token = text[span.start : span.end]
-            return first_byte(token, 0) == b'"' and text_holds(
-                text_of(token), lambda part: self.text in part, every
-            )
+        test = is_text(lambda part: self.text in part, every)
+        return holds_at(error_of(message), _MESSAGE, test, every)
 
-        return holds_at(error_of(message), _MESSAGE, contains, every)
+
+RESPONSE_CONDITIONS: dict[str, type[Any]] = {
+    "result_exists": ResultExists,
+    "result_equals": ResultEquals,
+    "result_matches": ResultMatches,
+    "result_in": ResultIn,
+    "result_greater_than": ResultGreaterThan,
+    "result_less_than": ResultLessThan,
+    "result_is_null": ResultIsNull,
+    "result_is_array": ResultIsArray,
+    "error_code_equals": ErrorCodeEquals,
+    "error_message_contains": ErrorMessageContains,
+}

@@ -23,16 +23,12 @@ from penstock.policy.rules.conditions import (
     flattened,
 )
 from penstock.policy.rules.exchange import Context, Direction
-from penstock.policy.rules.response_conditions import (
-    ErrorCodeEquals,
-    ErrorMessageContains,
-    ResultEquals,
-    ResultExists,
-)
+from penstock.policy.rules.response_conditions import RESPONSE_CONDITIONS
+from penstock.policy.rules.tool_conditions import CALL, Tool, ToolAnnotation
 from penstock.wire.mcp.message import Message
 
 METHOD_CONDITIONS = (MethodEquals, MethodStartsWith, MethodEndsWith, MethodMatches, MethodIn)
-_OF_RESPONSES = (ResultExists, ResultEquals, ErrorCodeEquals, ErrorMessageContains)
+_OF_RESPONSES = tuple(RESPONSE_CONDITIONS.values())
 
 
 class Rule(Struct, frozen=True):
@@ -129,6 +125,8 @@ def methods_named(condition: Any) -> frozenset[str] | None:
         return frozenset({condition.name})
     if isinstance(condition, MethodIn):
         return frozenset(condition.names)
+    if isinstance(condition, Tool | ToolAnnotation):
+        return frozenset({CALL})
     if isinstance(condition, All):
         named = [names for part in condition.conditions if (names := methods_named(part)) is not None]
         return frozenset.intersection(*named) if named else None

@@ -29,6 +29,9 @@ CALL = request(
 ANSWER = response({"content": [{"type": "text", "text": "hi"}], "isError": False})
 FAILURE = response(error={"code": -32000, "message": "quota exceeded"})
 
+COUNTS = response({"total": 2, "next": None, "rows": [], "text": "1"})
+LIST = request("tools/list", {"name": "rm"})
+
 CASES: list[tuple[str, object, Message, bool]] = [
     ("method_equals", "tools/call", CALL, True),
     ("method_equals", "tools/cal", CALL, False),
@@ -62,6 +65,30 @@ CASES: list[tuple[str, object, Message, bool]] = [
     ("result_exists", "content", CALL, False),
     ("result_equals", {"field": "isError", "value": False}, ANSWER, True),
     ("result_equals", {"field": "isError", "value": 0}, ANSWER, False),
+    ("result_matches", {"field": "content.*.text", "pattern": "^h"}, ANSWER, True),
+    ("result_matches", {"field": "isError", "pattern": "false"}, ANSWER, False),
+    ("result_in", {"field": "content.0.type", "values": ["image", "text"]}, ANSWER, True),
+    ("result_in", {"field": "isError", "values": ["false", 0]}, ANSWER, False),
+    ("result_greater_than", {"field": "total", "value": 1.5}, COUNTS, True),
+    ("result_greater_than", {"field": "total", "value": 2}, COUNTS, False),
+    ("result_less_than", {"field": "total", "value": 2.5}, COUNTS, True),
+    ("result_less_than", {"field": "text", "value": 9}, COUNTS, False),
+    ("result_is_null", "next", COUNTS, True),
+    ("result_is_null", "missing", COUNTS, False),
+    ("result_is_array", "rows", COUNTS, True),
+    ("result_is_array", "total", COUNTS, False),
+    ("tool", "rm", CALL, True),
+    ("tool", "r", CALL, False),
+    ("tool", ["mv", "r?"], CALL, True),
+    ("tool", "*", LIST, False),
+    ("path_outside", {"fields": "arguments.path", "roots": "/srv"}, CALL, True),
+    ("path_outside", {"fields": ["arguments.path"], "roots": ["/srv", "/etc"]}, CALL, False),
+    ("text_matches", "^/etc/", CALL, True),
+    ("text_matches", "^hi$", ANSWER, True),
+    ("text_matches", "quota", FAILURE, True),
+    ("text_matches", "nowhere", CALL, False),
+    ("size_greater_than", 20, CALL, True),
+    ("size_greater_than", "1MB", CALL, False),
     ("error_code_equals", -32000, FAILURE, True),
     ("error_code_equals", -32001, FAILURE, False),
     ("error_message_contains", "quota", FAILURE, True),
@@ -97,8 +124,13 @@ def test_conditions_on_time_and_state() -> None:
 
 
 def test_no_condition_is_left_out_of_these_tests() -> None:
-    tried = {name for name, *_ in CASES} | {"session_age_greater_than", "state_equals", "state_greater_than"}
-    assert tried == set(CONDITIONS)
+    elsewhere = {
+        *("session_age_greater_than", "state_equals", "state_greater_than"),  # above
+        *("tool_annotation",),  # test_tool_conditions.py
+        *("client_name_matches", "header_equals", "header_matches"),  # test_sender_conditions.py
+        "time_outside",  # test_time_condition.py
+    }
+    assert {name for name, *_ in CASES} | elsewhere == set(CONDITIONS)
 
 
 ONES = {"int": b"1", "real": b"1.0", "power": b"1e0", "text": b'"1"', "true": b"true", "null": b"null"}
