@@ -129,6 +129,13 @@ PATTERNS_KEPT = 4096
 PATTERN_BYTES = 1024 * 1024
 """What RE2 may use for one pattern. 2,000 names in one fit; one that does not fit is refused."""
 
+PATTERN_SET_BYTES = 16 * 1024 * 1024
+"""What RE2 may use for all patterns that rules ask about at one path."""
+
+URI_LENGTH = 8 * 1024
+"""Characters up to which a text is looked at as the URI that it may be; what is longer, and odd, is blocked
+where a rule looks at a `uri`."""
+
 PATTERN_ECHO = 40
 """Characters of a pattern that the reason for refusing it may repeat."""
 

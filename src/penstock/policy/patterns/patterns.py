@@ -36,7 +36,7 @@ class Pattern(Struct, frozen=True):
         """Does the pattern match anywhere in `text`?"""
         if self._plain is not None and len(text) <= limits.PLAIN_TEXT:
             return self._plain.search(text) is not None
-        return _engine(self.source).search(_utf8(text)) is not None
+        return _engine(self.source).search(as_utf8(text)) is not None
 
     def holds_in(self, text: str, every: bool) -> bool:
         """Does it match anywhere in `text` to everybody (`every`), or to anybody?
@@ -47,7 +47,7 @@ class Pattern(Struct, frozen=True):
         if every or "\n" not in text or self.found_in(text):
             return self.found_in(text)
         loose = _engine(self.source, is_dot_all=True)
-        return any(loose.search(_utf8(form)) is not None for form in (text, text.rstrip("\r\n")))
+        return any(loose.search(as_utf8(form)) is not None for form in (text, text.rstrip("\r\n")))
 
     def replaced(self, text: str, by: str) -> str:
         """`text` with `by`, as it is, in the place of every match. Half a surrogate pair becomes U+FFFD."""
@@ -57,7 +57,8 @@ class Pattern(Struct, frozen=True):
         return bytes(after).decode()
 
 
-def _utf8(text: str) -> bytes:
+def as_utf8(text: str) -> bytes:
+    """The text as RE2 is given it."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -91,3 +91,4 @@ class Context(Struct):
     now: float  # on the monotonic clock
     exchange: ExchangeState | None = None  # of a request: its own; of a response: that of its request
     wall: float = 0.0  # seconds since the epoch
+    looks: Any = None  # what the rules have found in the message so far (message_parts.Looks)

@@ -151,7 +151,16 @@ def compares(token: bytes, wanted: int | float, test: Callable[[Any, Any], bool]
     return test(float(token), _as_float(wanted))
 
 
-def _as_float(value: int | float) -> float:
+def compares_exactly(exact: Any, wanted: int | float, test: Callable[[Any, Any], bool]) -> bool:
+    """Whether a number stands to `wanted` as `test` says, be it kept exactly or in 64 bits."""
+    if test(exact, number(wanted)):
+        return True
+    if isinstance(exact, int) and abs(exact) <= _SAFE_INTEGER:
+        return False
+    return test(_as_float(exact), _as_float(wanted))
+
+
+def _as_float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
@@ -170,10 +179,8 @@ def equals(text: bytes, start: int, end: int, wanted: object, every: bool = Fals
     In an object every name counts once; where it stands twice, one of its values must do, or every one.
     """
     head = first_byte(text, start)
-    if isinstance(wanted, dict):
-        return head == b"{" and _same_members(text, start, wanted, every)
-    if isinstance(wanted, list | tuple):
-        return head == b"[" and _same_elements(text, start, wanted, every)
+    if isinstance(wanted, dict | list | tuple):
+        return head == (b"{" if isinstance(wanted, dict) else b"[") and same_parts(text, start, wanted, every)
     token = text[start:end]
     if isinstance(wanted, str):
         return head == b'"' and text_holds(text_of(token), wanted.__eq__, every)
@@ -186,22 +193,29 @@ def equals(text: bytes, start: int, end: int, wanted: object, every: bool = Fals
     return False
 
 
-def _same_members(text: bytes, start: int, wanted: dict[Any, Any], every: bool) -> bool:
+Same = Callable[[bytes, int, int, object, bool], bool]
+"""Whether the value at a place is the wanted one."""
+
+
+def same_parts(text: bytes, start: int, wanted: Any, every: bool, same: Same = equals) -> bool:
+    """Whether the container at `start` has the wanted members or elements, each compared by `same`."""
+    if isinstance(wanted, dict):
+        return _same_members(text, start, wanted, every, same)
+    count = 0
+    for part in parts(text, start):
+        if count >= len(wanted) or not same(text, part.start, part.end, wanted[count], every):
+            return False
+        count += 1
+    return count == len(wanted)
+
+
+def _same_members(text: bytes, start: int, wanted: dict[Any, Any], every: bool, same: Same) -> bool:
     met: dict[str, bool] = {}
     for part in parts(text, start):
         name = text_of(part.name or b'""')
         if name not in wanted:
             return False
-        holds = equals(text, part.start, part.end, wanted[name], every)
+        holds = same(text, part.start, part.end, wanted[name], every)
         before = met.get(name, every)
         met[name] = (before and holds) if every else (before or holds)
     return len(met) == len(wanted) and all(met.values())
-
-
-def _same_elements(text: bytes, start: int, wanted: list[Any] | tuple[Any, ...], every: bool) -> bool:
-    count = 0
-    for part in parts(text, start):
-        if count >= len(wanted) or not equals(text, part.start, part.end, wanted[count], every):
-            return False
-        count += 1
-    return count == len(wanted)

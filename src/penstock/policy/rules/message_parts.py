@@ -1,24 +1,89 @@
 """Where in a message a rule looks: its method, its params, its result, its error.
 
 A response has no method and no params of its own. For rules it has those of the request that it answers, so
-that "the results of tools/call for read_file" can be said.
+that "the results of tools/call for read_file" can be said. What one rule has found in a message, others find
+here: places, paths and values are looked for once, within one budget.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from penstock.policy.rules.exchange import Context
+from penstock.policy.rules.found import Found, PatternSets
+from penstock.policy.rules.paths import Path
+from penstock.wire.json.json_walk import Budget
 from penstock.wire.json.splice import member_spans
 from penstock.wire.mcp.message import Kind, Message
 
+_TOOL = "name"
 
-class Place(Struct, frozen=True, gc=False):
-    """A value within the bytes of a message."""
 
-    text: bytes
-    start: int
-    end: int
+class Looks:
+    """What the rules have found in one message so far."""
+
+    __slots__ = ("budget", "message", "patterns", "places")
+
+    def __init__(self, message: Message, budget: Budget, patterns: PatternSets) -> None:
+        self.message = message
+        self.budget = budget
+        self.patterns = patterns
+        self.places: dict[str, Place | None] = {}
+
+
+class Place:
+    """A value within the bytes of a message, and what stands at the paths in it."""
+
+    __slots__ = ("_found", "_looks", "_member", "_message", "_span", "_sure")
+
+    def __init__(self, message: Message, member: str, looks: Looks) -> None:
+        self._message = message
+        self._member = member
+        self._looks = looks
+        self._span: tuple[int, int] | None = None
+        self._found: dict[str, Found] = {}
+        self._sure: dict[str, list[bytes] | None] = {}
+
+    @property
+    def text(self) -> bytes:
+        """The bytes of the message."""
+        return self._message.raw
+
+    @property
+    def start(self) -> int:
+        """Where the value begins."""
+        return self._located()[0]
+
+    @property
+    def end(self) -> int:
+        """Where it ends."""
+        return self._located()[1]
+
+    def _located(self) -> tuple[int, int]:
+        if self._span is None:
+            message = self._message
+            self._span = member_spans(message.raw, message.envelope)[self._member][1:]
+        return self._span
+
+    def found(self, path: Path) -> Found:
+        """What somebody finds at the path."""
+        known = self._found.get(path.source)
+        if known is None:
+            looks = self._looks
+            patterns = looks.patterns.get(path.source)
+            if path.source == _TOOL and self._message.tool is not None:
+                known = Found.of_text(self._message.tool, patterns)  # whoever read it saw no other
+            else:
+                start, end = self._located()
+                tokens = path.tokens(self._message.raw, start, end, looks.budget)
+                known = Found(tokens, path.is_uri, patterns)
+            self._found[path.source] = known
+        return known
+
+    def sure(self, path: Path) -> list[bytes] | None:
+        """What everybody finds at the path, None when somebody finds nothing."""
+        if path.source not in self._sure:
+            start, end = self._located()
+            self._sure[path.source] = path.sure(self._message.raw, start, end, self._looks.budget)
+        return self._sure[path.source]
 
 
 def method_of(message: Message, context: Context) -> str | None:
@@ -30,26 +95,55 @@ def method_of(message: Message, context: Context) -> str | None:
 
 def params_of(message: Message, context: Context) -> Place | None:
     """The params, or, for a response, those of its request."""
+    looks: Looks | None = context.looks
+    if looks is None or looks.message is not message:
+        looks = looks_at(message, context)
+    places = looks.places
+    if "params" in places:
+        return places["params"]
+    asked: Message | None = message
     if message.kind is Kind.RESPONSE:
-        if context.exchange is None:
-            return None
-        message = context.exchange.request
-    return member_place(message, "params")
+        asked = context.exchange.request if context.exchange is not None else None
+    place = None if asked is None else _maybe_place(asked, "params", looks)
+    places["params"] = place
+    return place
 
 
-def result_of(message: Message) -> Place | None:
+def result_of(message: Message, context: Context | None = None) -> Place | None:
     """The result of a response."""
-    return member_place(message, "result")
+    return member_place(message, "result", context)
 
 
-def error_of(message: Message) -> Place | None:
+def error_of(message: Message, context: Context | None = None) -> Place | None:
     """The error of a response."""
-    return member_place(message, "error")
+    return member_place(message, "error", context)
 
 
-def member_place(message: Message, name: str) -> Place | None:
-    """Where one of the outermost members stands."""
-    if name not in message.envelope:
-        return None
-    _, start, end = member_spans(message.raw, message.envelope)[name]
-    return Place(message.raw, start, end)
+def member_place(message: Message, name: str, context: Context | None = None) -> Place | None:
+    """Where one of the outermost members stands; with `context`, what is found in it is remembered."""
+    if context is None:
+        return _maybe_place(message, name, Looks(message, Budget(), {}))
+    looks: Looks | None = context.looks
+    if looks is None or looks.message is not message:
+        looks = looks_at(message, context)
+    if name not in looks.places:
+        looks.places[name] = _maybe_place(message, name, looks)
+    return looks.places[name]
+
+
+def looks_at(message: Message, context: Context) -> Looks:
+    """Begins to look at a message, also at one that a rule has made of another: the budget stays the same."""
+    before: Looks | None = context.looks
+    budget = Budget() if before is None else before.budget
+    looks = context.looks = Looks(message, budget, {} if before is None else before.patterns)
+    return looks
+
+
+def begin_looking(message: Message, context: Context, patterns: PatternSets) -> None:
+    """The same, with the patterns that the rules ask about at each path."""
+    context.looks = Looks(message, Budget(), patterns)
+
+
+def _maybe_place(message: Message, name: str, looks: Looks) -> Place | None:
+    has_params = name == "params" and message.tool is not None
+    return Place(message, name, looks) if has_params or name in message.envelope else None

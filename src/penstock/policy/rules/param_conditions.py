@@ -13,13 +13,12 @@ from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.message_parts import params_of
 from penstock.policy.rules.paths import Path
 from penstock.policy.rules.value_tests import (
-    compares_with,
-    holds_at,
-    is_array,
-    is_one_of,
-    is_there,
-    is_value,
-    matches,
+    compares_at,
+    equals_at,
+    exists_at,
+    is_array_at,
+    is_one_of_at,
+    matches_at,
 )
 from penstock.wire.mcp.message import Message
 
@@ -32,18 +31,19 @@ class ParamExists(Struct, frozen=True):
     words: ClassVar[str] = "there is a param {field}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(params_of(message, context), self.field, is_there, every)
+        return exists_at(params_of(message, context), self.field, every)
 
 
 class ParamEquals(Struct, frozen=True):
-    """Holds when the value is `value`, with its type: 1 is 1.0 and 1e0, but neither "1" nor true."""
+    """Holds when the value is `value`: 1 is 1.0 and 1e0. A rule that blocks also takes it as servers convert
+    it: "1" and true for 1, "yes" for true."""
 
     field: Path
     value: Json
     words: ClassVar[str] = "param {field} is {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(params_of(message, context), self.field, is_value(self.value, every), every)
+        return equals_at(params_of(message, context), self.field, self.value, every)
 
 
 class ParamMatches(Struct, frozen=True):
@@ -54,7 +54,7 @@ class ParamMatches(Struct, frozen=True):
     words: ClassVar[str] = "param {field} matches {pattern}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(params_of(message, context), self.field, matches(self.pattern, every), every)
+        return matches_at(params_of(message, context), self.field, self.pattern, every)
 
 
 class ParamIn(Struct, frozen=True):
@@ -65,31 +65,29 @@ class ParamIn(Struct, frozen=True):
     words: ClassVar[str] = "param {field} is one of {values}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(params_of(message, context), self.field, is_one_of(self.values, every), every)
+        return is_one_of_at(params_of(message, context), self.field, self.values, every)
 
 
 class ParamGreaterThan(Struct, frozen=True):
-    """Holds when the value is a number above `value`. A string never is, not even "100"."""
+    """Holds when the value is a number above `value`; to a rule that blocks, "100" is a number as well."""
 
     field: Path
     value: Number
     words: ClassVar[str] = "param {field} is greater than {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        test = compares_with(self.value, operator.gt, every)
-        return holds_at(params_of(message, context), self.field, test, every)
+        return compares_at(params_of(message, context), self.field, self.value, operator.gt, every)
 
 
 class ParamLessThan(Struct, frozen=True):
-    """Holds when the value is a number below `value`. A string never is."""
+    """Holds when the value is a number below `value`; to a rule that blocks, "1" is a number as well."""
 
     field: Path
     value: Number
     words: ClassVar[str] = "param {field} is less than {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        test = compares_with(self.value, operator.lt, every)
-        return holds_at(params_of(message, context), self.field, test, every)
+        return compares_at(params_of(message, context), self.field, self.value, operator.lt, every)
 
 
 class ParamIsNull(Struct, frozen=True):
@@ -100,7 +98,7 @@ class ParamIsNull(Struct, frozen=True):
     words: ClassVar[str] = "param {field} is null"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(params_of(message, context), self.field, is_value(None, every), every)
+        return equals_at(params_of(message, context), self.field, None, every)
 
 
 class ParamIsArray(Struct, frozen=True):
@@ -111,4 +109,4 @@ class ParamIsArray(Struct, frozen=True):
     words: ClassVar[str] = "param {field} is an array"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(params_of(message, context), self.field, is_array, every)
+        return is_array_at(params_of(message, context), self.field, every)

@@ -46,6 +46,11 @@ class Path(Struct, frozen=True):
         """Whether it reaches any depth."""
         return DEEP in self.steps
 
+    @property
+    def is_uri(self) -> bool:
+        """Whether what stands there is called a URI."""
+        return self.steps[-1].lower() == "uri"
+
     def find(self, text: bytes, start: int, end: int) -> Iterator[Span]:
         """Every value that somebody could find at this path in the JSON value at text[start:end], but for
         those within texts."""

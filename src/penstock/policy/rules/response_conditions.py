@@ -13,14 +13,14 @@ from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.message_parts import error_of, result_of
 from penstock.policy.rules.paths import Path, parse_path
 from penstock.policy.rules.value_tests import (
-    compares_with,
+    compares_at,
+    equals_at,
+    exists_at,
     holds_at,
-    is_array,
-    is_one_of,
+    is_array_at,
+    is_one_of_at,
     is_text,
-    is_there,
-    is_value,
-    matches,
+    matches_at,
 )
 from penstock.wire.mcp.message import Message
 
@@ -36,7 +36,7 @@ class ResultExists(Struct, frozen=True):
     words: ClassVar[str] = "the result has {field}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(result_of(message), self.field, is_there, every)
+        return exists_at(result_of(message, context), self.field, every)
 
 
 class ResultEquals(Struct, frozen=True):
@@ -47,7 +47,7 @@ class ResultEquals(Struct, frozen=True):
     words: ClassVar[str] = "{field} of the result is {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(result_of(message), self.field, is_value(self.value, every), every)
+        return equals_at(result_of(message, context), self.field, self.value, every)
 
 
 class ResultMatches(Struct, frozen=True):
@@ -58,7 +58,7 @@ class ResultMatches(Struct, frozen=True):
     words: ClassVar[str] = "{field} of the result matches {pattern}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(result_of(message), self.field, matches(self.pattern, every), every)
+        return matches_at(result_of(message, context), self.field, self.pattern, every)
 
 
 class ResultIn(Struct, frozen=True):
@@ -69,7 +69,7 @@ class ResultIn(Struct, frozen=True):
     words: ClassVar[str] = "{field} of the result is one of {values}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(result_of(message), self.field, is_one_of(self.values, every), every)
+        return is_one_of_at(result_of(message, context), self.field, self.values, every)
 
 
 class ResultGreaterThan(Struct, frozen=True):
@@ -80,8 +80,7 @@ class ResultGreaterThan(Struct, frozen=True):
     words: ClassVar[str] = "{field} of the result is greater than {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        test = compares_with(self.value, operator.gt, every)
-        return holds_at(result_of(message), self.field, test, every)
+        return compares_at(result_of(message, context), self.field, self.value, operator.gt, every)
 
 
 class ResultLessThan(Struct, frozen=True):
@@ -92,8 +91,7 @@ class ResultLessThan(Struct, frozen=True):
     words: ClassVar[str] = "{field} of the result is less than {value}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        test = compares_with(self.value, operator.lt, every)
-        return holds_at(result_of(message), self.field, test, every)
+        return compares_at(result_of(message, context), self.field, self.value, operator.lt, every)
 
 
 class ResultIsNull(Struct, frozen=True):
@@ -104,7 +102,7 @@ class ResultIsNull(Struct, frozen=True):
     words: ClassVar[str] = "{field} of the result is null"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(result_of(message), self.field, is_value(None, every), every)
+        return equals_at(result_of(message, context), self.field, None, every)
 
 
 class ResultIsArray(Struct, frozen=True):
@@ -115,7 +113,7 @@ class ResultIsArray(Struct, frozen=True):
     words: ClassVar[str] = "{field} of the result is an array"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(result_of(message), self.field, is_array, every)
+        return is_array_at(result_of(message, context), self.field, every)
 
 
 class ErrorCodeEquals(Struct, frozen=True):
@@ -126,7 +124,7 @@ class ErrorCodeEquals(Struct, frozen=True):
     words: ClassVar[str] = "it is an error with code {code}"
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        return holds_at(error_of(message), _CODE, is_value(self.code, every), every)
+        return equals_at(error_of(message, context), _CODE, self.code, every)
 
 
 class ErrorMessageContains(Struct, frozen=True):
@@ -138,7 +136,7 @@ class ErrorMessageContains(Struct, frozen=True):
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         test = is_text(lambda part: self.text in part, every)
-        return holds_at(error_of(message), _MESSAGE, test, every)
+        return holds_at(error_of(message, context), _MESSAGE, test, every)
 
 
 RESPONSE_CONDITIONS: dict[str, type[Any]] = {

@@ -48,7 +48,8 @@ CASES: list[tuple[str, object, Message, bool]] = [
     ("param_equals", {"field": "name", "value": "rm"}, CALL, True),
     ("param_equals", {"field": "name", "value": "r"}, CALL, False),
     ("param_matches", {"field": "arguments.path", "pattern": "^/etc/"}, CALL, True),
-    ("param_matches", {"field": "arguments.n", "pattern": "1"}, CALL, False),
+    ("param_matches", {"field": "arguments.n", "pattern": "^1"}, CALL, True),
+    ("param_matches", {"field": "arguments.n", "pattern": "2"}, CALL, False),
     ("param_in", {"field": "name", "values": ["rm", 1]}, CALL, True),
     ("param_in", {"field": "name", "values": ["mv"]}, CALL, False),
     ("param_greater_than", {"field": "arguments.n", "value": 0.5}, CALL, True),
@@ -64,11 +65,11 @@ CASES: list[tuple[str, object, Message, bool]] = [
     ("result_exists", "content.1", ANSWER, False),
     ("result_exists", "content", CALL, False),
     ("result_equals", {"field": "isError", "value": False}, ANSWER, True),
-    ("result_equals", {"field": "isError", "value": 0}, ANSWER, False),
+    ("result_equals", {"field": "isError", "value": 1}, ANSWER, False),
     ("result_matches", {"field": "content.*.text", "pattern": "^h"}, ANSWER, True),
-    ("result_matches", {"field": "isError", "pattern": "false"}, ANSWER, False),
+    ("result_matches", {"field": "isError", "pattern": "true"}, ANSWER, False),
     ("result_in", {"field": "content.0.type", "values": ["image", "text"]}, ANSWER, True),
-    ("result_in", {"field": "isError", "values": ["false", 0]}, ANSWER, False),
+    ("result_in", {"field": "isError", "values": ["true", 1]}, ANSWER, False),
     ("result_greater_than", {"field": "total", "value": 1.5}, COUNTS, True),
     ("result_greater_than", {"field": "total", "value": 2}, COUNTS, False),
     ("result_less_than", {"field": "total", "value": 2.5}, COUNTS, True),
@@ -137,19 +138,23 @@ ONES = {"int": b"1", "real": b"1.0", "power": b"1e0", "text": b'"1"', "true": b"
 
 
 @pytest.mark.parametrize(
-    ("value", "same"),
+    ("value", "same", "written"),
     [
-        (1, {"int", "real", "power"}),
-        (1.0, {"int", "real", "power"}),
-        ("1", {"text"}),
-        (True, {"true"}),
-        (None, {"null"}),
+        (1, {"int", "real", "power", "text", "true"}, {"int", "real", "power"}),
+        (1.0, {"int", "real", "power", "text", "true"}, {"int", "real", "power"}),
+        ("1", {"text", "int"}, {"text"}),
+        (True, {"true", "int", "real", "power", "text"}, {"true"}),
+        (None, {"null"}, {"null"}),
     ],
 )
-def test_a_value_equals_only_one_of_its_own_type(value: object, same: set[str]) -> None:
+def test_a_value_is_what_servers_make_of_it_and_to_who_allows_only_what_is_written(
+    value: object, same: set[str], written: set[str]
+) -> None:
     for name, token in ONES.items():
         message = client(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"v":%b}}' % token)
-        assert _holds("param_equals", {"field": "v", "value": value}, message) is (name in same)
+        condition = {"field": "v", "value": value}
+        assert _holds("param_equals", condition, message) is (name in same), name
+        assert _holds("param_equals", condition, message, every=True) is (name in written), name
 
 
 @pytest.mark.parametrize(
@@ -163,8 +168,15 @@ def test_a_value_equals_only_one_of_its_own_type(value: object, same: set[str]) 
         (b"10000000000000000000000000000000000000001", 10**40, True),
         (b"9007199254740993", 9007199254740992, True),
         (b"0.1", 0.1, False),
-        (b'"5"', 1, False),
-        (b"true", 0, False),
+        (b'"5"', 1, True),
+        (b'" 1_000 "', 999, True),
+        (b'"0x3e8"', 999, True),
+        (b'"1e3"', 999, True),
+        (b'"Infinity"', 999, True),
+        (b'"NaN"', 0, False),
+        (b'"five"', 0, False),
+        (b"true", 0, True),
+        (b"null", -1, False),
     ],
 )
 def test_numbers_are_compared_exactly(token: bytes, value: float, is_greater: bool) -> None:

@@ -1,0 +1,149 @@
+"""What stands at one path of one message, found once however many rules ask, in every form that it has.
+
+Each question is that of a rule which is content with one reader: does it hold for something that somebody
+finds there, as some server would convert it?
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.policy.patterns.pattern_sets import PatternSet
+from penstock.policy.patterns.patterns import Pattern, as_utf8
+from penstock.policy.rules.json_values import compares_exactly, maybe_number, plain_json, same_parts, text_of
+from penstock.policy.rules.lax_values import maybe_number_in, maybe_truth_in, text_forms
+
+PatternSets = Mapping[str, PatternSet]
+"""The patterns that rules ask about at each path, by the path as it is written."""
+
+_FEW_PATTERNS = 4
+_SHORT_BYTES = 1024
+
+
+class Found:
+    """All values at one path."""
+
+    __slots__ = ("_hits", "_is_uri", "_maybe", "_numbers", "_patterns", "_texts", "_tokens", "_truths")
+
+    def __init__(
+        self, tokens: list[bytes] | None, is_uri: bool = False, patterns: PatternSet | None = None
+    ) -> None:
+        self._tokens = tokens
+        self._is_uri = is_uri
+        self._patterns = patterns
+        self._texts: frozenset[str] | set[str] | None = None
+        self._numbers: list[Any] | None = None
+        self._truths: set[bool] | None = None
+        self._hits: dict[str, bool] = {}
+        self._maybe: frozenset[str] | None = None
+
+    @classmethod
+    def of_text(cls, text: str, patterns: PatternSet | None = None) -> Found:
+        """What is found where only this text stands."""
+        found = cls(None, False, patterns)
+        found._texts = text_forms(text) if ":" in text or "\0" in text else frozenset((text,))
+        return found
+
+    @property
+    def tokens(self) -> list[bytes]:
+        """Every value that somebody finds, as written."""
+        if self._tokens is None:
+            self._tokens = [plain_json(text) for text in self._texts or ()]
+        return self._tokens
+
+    @property
+    def texts(self) -> frozenset[str] | set[str]:
+        """Every text that somebody finds; numbers and truth values as they are written."""
+        if self._texts is None:
+            self._texts = set()
+            for token in self.tokens:
+                head = token[:1]
+                if head == b'"':
+                    self._texts |= text_forms(text_of(token), self._is_uri)
+                elif head not in b"{[n":
+                    self._texts.add(token.decode())
+        return self._texts
+
+    def equals(self, wanted: Any) -> bool:
+        """Whether something is `wanted`, plain data out of a configuration file."""
+        if type(wanted) is str:
+            return wanted in self.texts
+        if isinstance(wanted, bool):
+            return wanted in self.truths
+        if isinstance(wanted, int | float):
+            return self.compares(wanted, operator.eq)
+        if wanted is None:
+            return b"null" in self.tokens or "null" in self.texts
+        return any(
+            token[:1] == (b"{" if isinstance(wanted, dict) else b"[")
+            and same_parts(token, 0, wanted, False, _could_equal)
+            for token in self.tokens
+        )
+
+    @property
+    def truths(self) -> set[bool]:
+        """Every truth value that somebody finds."""
+        if self._truths is None:
+            found = {maybe_truth_in(text) for text in self.texts} | {bool(one) for one in self.numbers}
+            self._truths = {truth for truth in found if truth is not None}
+        return self._truths
+
+    @property
+    def numbers(self) -> list[Any]:
+        """Every number that somebody finds."""
+        if self._numbers is None:
+            self._numbers = [number for token in self.tokens if (number := maybe_number(token)) is not None]
+            self._numbers += [n for text in self.texts if (n := maybe_number_in(text)) is not None]
+            self._numbers += [int(truth == "true") for truth in self.texts & {"true", "false"}]
+        return self._numbers
+
+    def compares(self, wanted: int | float, test: Callable[[Any, Any], bool]) -> bool:
+        """Whether some number stands to `wanted` as `test` says."""
+        return any(compares_exactly(number, wanted, test) for number in self.numbers)
+
+    def is_array(self) -> bool:
+        """Whether something is an array."""
+        return any(token[:1] == b"[" for token in self.tokens)
+
+    def matches(self, pattern: Pattern) -> bool:
+        """Whether the pattern is found in some text."""
+        source = pattern.source
+        known = self._hits.get(source)
+        if known is None:
+            known = self._hits[source] = self._may_match(source) and any(
+                pattern.holds_in(text, False) for text in self.texts
+            )
+        return known
+
+    def _may_match(self, source: str) -> bool:
+        """Asks all patterns at once, where that is quicker than one after the other."""
+        patterns = self._patterns
+        if patterns is None or source not in patterns.sources:
+            return True
+        if self._maybe is None:
+            is_much = sum(map(len, self.tokens)) > _SHORT_BYTES
+            if not is_much and len(patterns.sources) < _FEW_PATTERNS:
+                return True
+            self._maybe = patterns.maybe_in(self._searched())
+        return source in self._maybe
+
+    def _searched(self) -> list[bytes]:
+        """The texts as bytes; those that are plain as they stand, without decoding any."""
+        if self._texts is not None:
+            return [as_utf8(text) for text in self._texts]
+        out: list[bytes] = []
+        for token in self.tokens:
+            if token[:1] == b'"':
+                if b"\\" in token or self._is_uri or b":" in token[:64]:
+                    out += map(as_utf8, text_forms(text_of(token), self._is_uri))
+                else:
+                    out.append(token[1:-1])
+            elif token[:1] not in b"{[n":
+                out.append(token)
+        return out
+
+
+def _could_equal(text: bytes, start: int, end: int, wanted: object, every: bool) -> bool:
+    return Found([text[start:end]]).equals(wanted)
