@@ -3,11 +3,13 @@
 A rule that blocks on a value: of what it lets pass, no parser reads that value. One that allows on a value,
 or blocks everything else: of what passes, every parser reads it. One that sets or removes it: the same of
 what goes on. The arguments are written in the ways in which parsers differ: names twice, in another case, in
-escapes, inherited, cut at a NUL; numbers that are another in 64 bits.
+escapes, inherited, cut at a NUL; numbers that are another in 64 bits. The servers of the official SDKs, run
+live, are readers as well: they convert a value to the type that their tool declares.
 """
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +22,7 @@ from scenes import client, interceptor, rule, send
 from node_reader import maybe_node, node_reader
 from penstock.policy.rules.outcome import Pass
 from readers import READERS, Reader
+from sdk_readers import SDKS, sdk_server
 
 FIELD = "arguments.opts.mode"
 WANTED = ["evil", 1, 0, 9007199254740992, "a.b", None, True]
@@ -233,3 +236,157 @@ def test_node_reads_what_the_rules_read(arguments: bytes, wanted: object) -> Non
     raw = _passed(arguments, rule({"block": "no"}, when=[{"not": _equal(wanted)}]))
     if raw is not None:
         assert _is(_values(raw, node)["node"], wanted), raw
+
+
+def _written(texts: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
+    return texts.map(lambda text: json.dumps(text).encode())
+
+
+NUMBER_TEXTS = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(["", " ", "\t", "+", "-", "00", "0x"]),
+    st.sampled_from(
+        ["1000", "1_000", "99", "101", "1e3", "3e8", "5", "", "Infinity", "\u0661\u0660\u0660\u0660"]
+    ),
+    st.sampled_from(["", ".0", ".5", "e2", "_", "n"]),
+    st.sampled_from(["", " ", "\n"]),
+    st.sampled_from(["", "\u0000"]),
+)
+NUMBERS = (
+    _written(NUMBER_TEXTS)
+    | NUMBER_TEXTS.map(lambda text: b"[%b]" % json.dumps(text).encode())
+    | _spelt(b"1000", b"1e3", b"1000.0", b"true", b"false", b"null", b"[1000]", b"[[1000]]", b"[]", b"1e400")
+)
+TRUTHS = _written(
+    st.sampled_from("true True TRUE t T yes YES y on On 1 1.0 enabled false f no n off 0 disabled".split())
+) | _spelt(b"true", b"1", b"1.0", b"1e0", b"0", b"false", b"null", b"2")
+NESTED = st.sampled_from(
+    [
+        ["/etc/passwd"],
+        ["/ok", "/etc/x"],
+        {"force": 1},
+        {"a": {"force": None}},
+        ["a secret"],
+        "a secret",
+        [],
+        {},
+    ]
+)
+JSON_TEXTS = st.builds(
+    lambda value, before, after: json.dumps(before + json.dumps(value) + after).encode(),
+    NESTED | NESTED.map(json.dumps),
+    st.sampled_from(["", " ", "\n\t"]),
+    st.sampled_from(["", " ", "x"]),
+) | _spelt(
+    rb'"{\"force\":NaN}"',
+    rb'"\u005b\"/etc/\u0078\"]"',
+    rb'"[\"/\\u0065tc/x\"]"',
+    b'["/etc/passwd"]',
+    b'{"force":1}',
+)
+GIVEN = (
+    st.tuples(st.sampled_from([b"count", b"ratio"]), NUMBERS)
+    | st.tuples(st.just(b"sudo"), TRUTHS)
+    | st.tuples(st.sampled_from([b"paths", b"options", b"anything", b"text"]), JSON_TEXTS)
+)
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict | list):
+        return [
+            leaf for part in (value.values() if isinstance(value, dict) else value) for leaf in _leaves(part)
+        ]
+    return [value]
+
+
+def _at(field: str, **more: object) -> dict[str, object]:
+    return {"field": f"arguments.{field}", **more}
+
+
+MEANT: list[tuple[str, dict[str, object], Callable[[Any], bool]]] = [
+    ("count", {"param_greater_than": _at("count", value=100)}, lambda given: given > 100),
+    ("count", {"param_less_than": _at("count", value=100)}, lambda given: given < 100),
+    ("count", {"param_equals": _at("count", value=1000)}, lambda given: given == 1000),
+    ("count", {"param_in": _at("count", values=[1, 1000])}, lambda given: given in (1, 1000)),
+    ("ratio", {"param_greater_than": _at("ratio", value=100)}, lambda given: given > 100),
+    ("sudo", {"param_equals": _at("sudo", value=True)}, lambda given: given is True),
+    ("sudo", {"param_equals": _at("sudo", value=False)}, lambda given: given is False),
+    (
+        "paths",
+        {"param_matches": _at("paths.*", pattern="^/etc/")},
+        lambda given: any(path.startswith("/etc/") for path in given or ()),
+    ),
+    ("paths", {"param_is_array": "arguments.paths"}, lambda given: isinstance(given, list)),
+    ("options", {"param_exists": "arguments.options.force"}, lambda given: "force" in (given or {})),
+    ("options", {"param_equals": _at("options", value={"force": 1})}, lambda given: given == {"force": 1}),
+    ("anything", {"param_is_array": "arguments.anything"}, lambda given: isinstance(given, list)),
+    (
+        "anything",
+        {"param_matches": _at("**", pattern="secret")},
+        lambda given: any(isinstance(leaf, str) and "secret" in leaf for leaf in _leaves(given)),
+    ),
+]
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+@given(given=GIVEN)
+@example((b"count", b'"1000"'))
+@example((b"sudo", b'"yes"'))
+@example((b"sudo", b"1"))
+@example((b"paths", rb'"[\"/etc/passwd\"]"'))
+@example((b"options", rb'"{\"force\":1}"'))
+def test_what_a_rule_blocks_no_server_of_an_sdk_makes_of_what_passes(
+    sdk: str, given: tuple[bytes, bytes]
+) -> None:
+    member, value = given
+    arguments = b'{"%b":%b}' % (member, value)
+    for tool in ("typed",) if "python" in sdk else ("typed", "coerced"):
+        ran_with = sdk_server(sdk).maybe_given(tool, arguments)
+        if ran_with is None or member.decode() not in ran_with:
+            continue
+        for about, condition, means in MEANT:
+            if about == member.decode() and means(ran_with[about]):
+                assert _passed(arguments, rule({"block": "no"}, when=[condition])) is None, (
+                    condition,
+                    ran_with,
+                )
+
+
+URIS = st.builds(
+    "{}vault:{}{}/{}{}".format,
+    st.sampled_from(["", " ", "\x1f"]),
+    st.sampled_from(["//", "/\t/", "/\n/", "/\r/"]),
+    st.sampled_from(
+        [
+            "secret",
+            "se\tcret",
+            "s%65cret",
+            "%73%65%63ret",
+            "s\r\necret",
+            "%61dmin",
+            "ADMIN",
+            "open",
+            "%2561dmin",
+        ]
+    ),
+    st.sampled_from(["doc", "./secret", "../secret", "%2e%2e/secret", "se%63ret", "s\tecret"]),
+    st.sampled_from(["", " ", "?q", "#f"]),
+)
+
+
+@pytest.mark.parametrize("sdk", [one for one in SDKS if "python" in str(one.values[0])])
+@given(uri=URIS)
+@example("vault://se\tcret/key")
+@example("vault://%61dmin/doc")
+def test_no_server_of_an_sdk_reads_a_resource_that_a_rule_blocks(sdk: str, uri: str) -> None:
+    read = sdk_server(sdk).maybe_read(uri)
+    if read is not None and any(word in str(read).lower() for word in ("secret", "admin")):
+        message = client(
+            json.dumps(
+                {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}}
+            ).encode()
+        )
+        when: list[object] = [{"param_matches": {"field": "uri", "pattern": "(?i)secret|admin"}}]
+        assert not isinstance(send(interceptor(rule({"block": "no"}, when=when)), message).verdict, Pass), (
+            read
+        )

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.policy.patterns.pattern_sets import PatternSet
 from penstock.policy.patterns.patterns import Pattern, as_utf8
 from penstock.policy.rules.json_values import compares_exactly, maybe_number, plain_json, same_parts, text_of
-from penstock.policy.rules.lax_values import maybe_number_in, maybe_truth_in, text_forms
+from penstock.policy.rules.lax_values import maybe_lone_in, maybe_number_in, maybe_truth_in, text_forms
 
 PatternSets = Mapping[str, PatternSet]
 """The patterns that rules ask about at each path, by the path as it is written."""
@@ -94,9 +94,13 @@ class Found:
     def numbers(self) -> list[Any]:
         """Every number that somebody finds."""
         if self._numbers is None:
-            self._numbers = [number for token in self.tokens if (number := maybe_number(token)) is not None]
-            self._numbers += [n for text in self.texts if (n := maybe_number_in(text)) is not None]
-            self._numbers += [int(truth == "true") for truth in self.texts & {"true", "false"}]
+            self._numbers = numbers = [n for token in self.tokens if (n := maybe_number(token)) is not None]
+            numbers += [n for text in self.texts if (n := maybe_number_in(text)) is not None]
+            numbers += [int(truth == "true") for truth in self.texts & {"true", "false"}]
+            numbers += [0] if b"null" in self.tokens else []  # to JavaScript
+            for token in self.tokens:
+                lone = maybe_lone_in(token) if token[:1] == b"[" else None
+                numbers += [] if lone is None else Found([lone or b"0"]).numbers
         return self._numbers
 
     def compares(self, wanted: int | float, test: Callable[[Any, Any], bool]) -> bool:

@@ -17,11 +17,13 @@ from penstock.wire.json.json_walk import TooMany
 if TYPE_CHECKING:
     from decimal import Decimal
 
-_TRUE = frozenset(("1", "true", "t", "yes", "y", "on"))
-_FALSE = frozenset(("0", "false", "f", "no", "n", "off", ""))
+_TRUE = frozenset(("1", "true", "t", "yes", "y", "on", "enabled"))
+_FALSE = frozenset(("0", "false", "f", "no", "n", "off", "disabled", ""))
 _MAY_BE_NUMBER = re.compile(r"\s*[-+]?[0-9.iInN\u0660-\uffff]").match
 _OTHER_BASES = re.compile(r"\s*0(?:x[0-9a-f]+|o[0-7]+|b[01]+)\s*", re.IGNORECASE).fullmatch
 _LONGEST_NUMBER = 4_000  # digits; Python turns no more than 4,300 into a number
+
+_LONE = re.compile(rb"[\[ \t\r\n]+(\"[^\"\[\]{}]*\"|[^\",\[\]{}]*?)[\] \t\r\n]+").fullmatch
 
 _LIKE_URI = re.compile(r"[\x00-\x20]*[A-Za-z][A-Za-z0-9+.\-\t\r\n]*:").match
 _ODD_IN_URI = re.compile(r"[\x00-\x20%\\\x7f-\U0010ffff]").search
@@ -36,7 +38,7 @@ _TWO_DOTS = frozenset(one + two for one in _ONE_DOT for two in _ONE_DOT)
 def maybe_number_in(text: str) -> int | Decimal | None:
     """The number that a text spells to somebody; None when to nobody."""
     if len(text) > _LONGEST_NUMBER or not _MAY_BE_NUMBER(text):
-        return None
+        return None if text.strip() else 0  # JavaScript has nothing for 0
     try:
         return int(text)
     except ValueError:
@@ -50,6 +52,12 @@ def maybe_number_in(text: str) -> int | Decimal | None:
     except decimal.InvalidOperation:
         return None
     return None if found.is_nan() else found
+
+
+def maybe_lone_in(token: bytes) -> bytes | None:
+    """The only element of an array, however deep: JavaScript takes `[5]` for 5 where it wants a number."""
+    found = _LONE(token) if len(token) <= _LONGEST_NUMBER else None
+    return None if found is None else found[1]
 
 
 def maybe_truth_in(text: str) -> bool | None:
