@@ -53,7 +53,7 @@ class Pattern(Struct, frozen=True):
         """`text` with `by`, as it is, in the place of every match. Half a surrogate pair becomes U+FFFD."""
         if not self.found_in(text):
             return text
-        after = _engine(self.source).sub(lambda found: _utf8(by), _utf8(text))
+        after = _engine(self.source).sub(lambda found: as_utf8(by), as_utf8(text))
         return bytes(after).decode()
 
 

@@ -73,7 +73,7 @@ CASES: list[tuple[str, object, Message, bool]] = [
     ("result_greater_than", {"field": "total", "value": 1.5}, COUNTS, True),
     ("result_greater_than", {"field": "total", "value": 2}, COUNTS, False),
     ("result_less_than", {"field": "total", "value": 2.5}, COUNTS, True),
-    ("result_less_than", {"field": "text", "value": 9}, COUNTS, False),
+    ("result_less_than", {"field": "text", "value": 1}, COUNTS, False),
     ("result_is_null", "next", COUNTS, True),
     ("result_is_null", "missing", COUNTS, False),
     ("result_is_array", "rows", COUNTS, True),
