@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from penstock.effects.real import RealEffects
+from penstock.gate.gate import Gate
+from penstock.gate.ruled import RuledGate, Rules
 from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import build
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.relay.link_pool import open_relay
-from penstock.relay.review import Reviews, Rules
-from penstock.state.memory import MemoryTable
+from penstock.relay.session_relay import SessionRelay
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":1.0}}}'
 RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"called"}]}}'
@@ -42,14 +41,12 @@ class Pair:
 
     def __init__(self, rules: list[dict[str, Any]] | None) -> None:
         self.client, self.upstream = End(), End()
-        review = None
+        gate = Gate(ToolFilter())
         if rules is not None:
             config, faults = build({"rules": rules})
             assert config is not None, faults
-            review = Reviews(
-                Rules(Interceptor(config, RealEffects())), "up", MemoryTable(9, 9.0, time.monotonic)
-            ).new()
-        self.relay = open_relay(self.client, self.upstream, ToolFilter(), review)  # type: ignore[arg-type]
+            gate = RuledGate(ToolFilter(), None, Rules(Interceptor(config, RealEffects())))
+        self.relay = SessionRelay(self.client, self.upstream, gate)  # type: ignore[arg-type]
 
     def exchange(self) -> None:
         """One request there, and its answer back."""

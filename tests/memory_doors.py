@@ -15,6 +15,7 @@ import hostile
 from penstock.downstream.modern_http import ModernDoor as ModernHttpDoor
 from penstock.downstream.passthrough import Passthrough
 from penstock.errors import ClientProtocolError
+from penstock.gate.gate import Gate
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.tools.catalog import ToolCatalog, build_catalog
@@ -28,6 +29,7 @@ from penstock.wire.mcp.message import Message, read_client_message
 from penstock.wire.mcp.ndjson import to_line
 
 CHOICE = ToolFilter(deny=(compile_pattern(hostile.DENY, "deny list"),))
+GATE = Gate(CHOICE)
 
 
 @functools.cache
@@ -97,7 +99,7 @@ class PipeDoor:
     def __init__(self, version: str = "2025-03-26") -> None:
         self.client, self.upstream = Memory(), Memory()
         known = {Era.LEGACY: catalog(), Era.MODERN: catalog()}
-        self.relay = SessionRelay(self.client, self.upstream, CHOICE, catalogs=known)  # type: ignore[arg-type]
+        self.relay = SessionRelay(self.client, self.upstream, GATE, catalogs=known)  # type: ignore[arg-type]
         self.relay.from_client(b'{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{}}')
         self.relay.from_upstream(
             b'{"jsonrpc":"2.0","id":"hello","result":{"protocolVersion":"%b"}}' % version.encode()
@@ -124,13 +126,12 @@ class CableDoor:
         self._door = Passthrough(
             self.upstream,  # type: ignore[arg-type]
             [],
-            CHOICE,
+            GATE,
             catalogs,
             lambda known: None,
             lambda error: None,
             has_sessions=False,
-            schema=None,
-            reviews=None,
+            known=None,
         )
 
     def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
@@ -149,15 +150,14 @@ class ModernDoor:
         self.upstream = Memory()
         shared_link = SharedLink(
             _never,  # type: ignore[arg-type]
-            CHOICE,
+            GATE,
             Catalogs(_never),
             1.0,
             lambda known: None,
-            None,
             lambda error: None,
         )
         shared_link.adopt(self.upstream, catalog())  # type: ignore[arg-type]
-        self._door = ModernHttpDoor(shared_link, CHOICE, None)
+        self._door = ModernHttpDoor(shared_link, GATE, None)
 
     def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
         """What goes up as lines, and what comes back, for one POST."""

@@ -24,9 +24,10 @@ from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.http_server import HttpServer, ServerLimits
 from penstock.net.warden import Warden
+from penstock.observers import open_observers
+from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.tools.schema import SchemaCheck
 from penstock.relay.catalogs import CatalogKey, Catalogs
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.link_pool import LinkPool
@@ -58,27 +59,25 @@ class _Listening:
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._signals = 0
-        self._schema = SchemaCheck(config.validate) if config.validate is not None else None
         self._live_rules = open_live_rules(config, reread, warden)
-        self._reviews = self._live_rules.reviews if self._live_rules is not None else None
+        self._observers = open_observers(config)
+        self._opened = open_gate(config, self._live_rules, self._observers)
         self._catalogs = Catalogs(self._learn)
         self._sessions = Sessions(idle_seconds=config.session_idle_seconds)
         self._pool = LinkPool(
             self._open_link,
-            config.choice,
+            self._opened.gate,
             self._catalogs,
             config.tools_seconds,
             say_catalog,
-            self._schema,
-            self._reviews,
+            self._opened.new_session,
         )
         self._shared_link = SharedLink(
             self._open_link,
-            config.choice,
+            self._opened.gate,
             self._catalogs,
             config.tools_seconds,
             say_catalog,
-            self._schema,
             self._on_session_lost,
         )
         self._client: HttpClient | None = None
@@ -196,13 +195,12 @@ class _Listening:
             self._passthrough = Passthrough(
                 self._client,
                 list(upstream.headers),
-                config.choice,
+                self._opened.gate,
                 self._catalogs,
                 say_catalog,
                 self._on_upstream_lost,
                 self._has_sessions,
-                self._schema,
-                self._reviews,
+                self._opened.sessions,
                 config.tools_seconds,
                 upstream.passes_cookies,
             )
@@ -210,7 +208,7 @@ class _Listening:
             well_known = self._passthrough.handle_well_known
         else:
             legacy = LegacyDoor(self._pool, self._sessions, self._on_session_lost)
-            modern = ModernDoor(self._shared_link, config.choice, self._reviews)
+            modern = ModernDoor(self._shared_link, self._opened.gate, self._opened.sessions)
             doors[b"/mcp"] = _by_era(legacy, modern)
         return Router(guard, doors, well_known)
 
@@ -267,6 +265,8 @@ class _Listening:
         await self._pool.closed()
         if self._live_rules is not None:
             await self._live_rules.close()
+        for observer in self._observers:
+            observer.close()
 
 
 def _by_era(legacy: LegacyDoor, modern: ModernDoor) -> Door:

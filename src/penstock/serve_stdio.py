@@ -14,9 +14,10 @@ from penstock.config.model import ProxyConfig
 from penstock.downstream.stdio import StdioClient, take_stdio
 from penstock.errors import ConfigError, PenstockError, UpstreamError, UpstreamLost
 from penstock.net.warden import Warden
+from penstock.observers import open_observers
+from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
-from penstock.policy.tools.schema import SchemaCheck
-from penstock.relay.link_pool import open_relay
+from penstock.relay.session_relay import SessionRelay
 
 log = logging.getLogger("penstock")
 
@@ -45,13 +46,14 @@ class _StdioSession:
         self._live_rules = open_live_rules(config, reread, warden)
         self._upstream = open_upstream(config, warden)
         self._client = StdioClient(fds, self._on_client_end)
-        self._relay = open_relay(
+        self._observers = open_observers(config)
+        opened = open_gate(config, self._live_rules, self._observers)
+        self._relay = SessionRelay(
             self._client,
             self._upstream,
-            config.choice,
-            self._live_rules.reviews.new() if self._live_rules is not None else None,
+            opened.gate,
+            opened.new_session(),
             tools_seconds=config.tools_seconds,
-            schema=SchemaCheck(config.validate) if config.validate is not None else None,
             on_catalog=say_catalog,
             on_fatal=self._end,
         )
@@ -78,6 +80,8 @@ class _StdioSession:
         await self._flush_client()
         if self._live_rules is not None:
             await self._live_rules.close()
+        for observer in self._observers:
+            observer.close()
         if error is None and self._late_error is not None:
             error = self._late_error
             say.say_error(error, self._config.log_format)

@@ -11,7 +11,7 @@ import asyncio
 import hostile
 from claims import hidden_names, is_strict, readers_of, wrong_calls
 from hostile import Choices
-from memory_doors import CHOICE, DOORS, Memory, PipeDoor
+from memory_doors import DOORS, GATE, Memory, PipeDoor
 from penstock.errors import UpstreamProtocolError
 from penstock.relay.session_relay import SessionRelay
 from penstock.wire.mcp.message import read_upstream_message
@@ -61,7 +61,7 @@ def _check_upstream(raw: bytes) -> None:
 async def _check_catalog(raw: bytes) -> None:
     """The same bytes as the upstream's answer to our own request for its list."""
     client, upstream = Memory(), Memory()
-    relay = SessionRelay(client, upstream, CHOICE)  # type: ignore[arg-type]
+    relay = SessionRelay(client, upstream, GATE)  # type: ignore[arg-type]
     relay.from_client(b'{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{}}')
     relay.from_upstream(b'{"jsonrpc":"2.0","id":"hello","result":{"capabilities":{"tools":{}}}}')
     relay.from_client(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import hostile
 from claims import hidden_names
 from hostile import Choices, row_of
-from memory_doors import CHOICE, Memory, PipeDoor
+from memory_doors import GATE, Memory, PipeDoor
 from node_reader import maybe_node, node_reader
 from penstock.policy.tools import tool_lists
 from penstock.relay.session_relay import SessionRelay
@@ -51,7 +51,7 @@ class Asked:
 
     def __init__(self, choose: Choices) -> None:
         self.client, self.upstream = Memory(), Memory()
-        self.relay = SessionRelay(self.client, self.upstream, CHOICE)  # type: ignore[arg-type]
+        self.relay = SessionRelay(self.client, self.upstream, GATE)  # type: ignore[arg-type]
         self._choose = choose
 
     async def list_tools(self) -> list[bytes]:

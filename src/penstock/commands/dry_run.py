@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Literal, TypeVar
 
 from penstock.errors import ProtocolError
+from penstock.policy.exchange import Exchange, Session
 from penstock.policy.rules.effect_contract import EffectVerdict, ForkSpec, ScriptSpec, WebhookSpec
-from penstock.policy.rules.exchange import Context, Direction, ExchangeState, SessionState
+from penstock.policy.rules.exchange import Context, Direction
 from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import InterceptorConfig
 from penstock.policy.rules.outcome import Outcome, Pass
@@ -77,12 +78,12 @@ class DryRun:
     """One session, on paper."""
 
     def __init__(
-        self, config: InterceptorConfig, effects: DryRunEffects, session: SessionState | None = None
+        self, config: InterceptorConfig, effects: DryRunEffects, session: Session | None = None
     ) -> None:
         self.effects = effects
-        self.session = session or SessionState(id="test", started=effects.now)
+        self.session = session or Session(id="test", started=effects.now)
         self.interceptor = Interceptor(config, effects)
-        self._exchanges: dict[tuple[Direction, bytes], ExchangeState] = {}
+        self._exchanges: dict[tuple[Direction, bytes], Exchange] = {}
 
     def context(self, message: Message, direction: Direction) -> Context:
         """What the conditions see beside `message`: for a response, the exchange that its request began."""
@@ -92,7 +93,7 @@ class DryRun:
             if message.kind is Kind.RESPONSE:
                 asker = "upstream" if direction == "client" else "client"
             else:
-                self._exchanges[asker, message.id_token] = ExchangeState(message, self.effects.now)
+                self._exchanges[asker, message.id_token] = Exchange.of(message, self.effects.now)
             exchange = self._exchanges.get((asker, message.id_token))
         return Context(self.session, direction, self.effects.now, exchange)
 

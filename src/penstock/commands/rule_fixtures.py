@@ -14,7 +14,8 @@ from penstock.config.check import Findings, Section, check_section
 from penstock.config.file import ConfigReading, read_bytes, read_document_or_fail, say_faults
 from penstock.config.formats.document import Document, Path
 from penstock.errors import ProtocolError
-from penstock.policy.rules.exchange import Direction, SessionState
+from penstock.policy.exchange import Session
+from penstock.policy.rules.exchange import Direction
 from penstock.policy.rules.interceptor_config import InterceptorConfig
 from penstock.policy.rules.outcome import Outcome, Pass
 from penstock.wire.mcp.message import Message
@@ -79,7 +80,7 @@ class RuleTest(Struct, frozen=True):
     def run(self, config: InterceptorConfig) -> list[str]:
         """What went otherwise than expected; nothing if the test holds."""
         effects = DryRunEffects(self.webhook, self.script)
-        session = SessionState(
+        session = Session(
             id=str(self.session.get("id", "test")),
             started=effects.now - cast(float, self.session.get("age", 0.0)),
             mcp_session_id=cast("str | None", self.session.get("mcp_session_id")),

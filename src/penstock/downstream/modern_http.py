@@ -19,51 +19,42 @@ from penstock.downstream.replies import (
     refuse,
     refuse_message,
     send_json,
+    status_for,
+    status_of,
     wait_unless_gone,
 )
 from penstock.errors import ClientProtocolError, UpstreamError
+from penstock.gate.carry import carry_out
+from penstock.gate.gate import Gate
 from penstock.net.http_exchange import Reply, Request
+from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, Answer, Drop, Verdict, is_open
+from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Wait, Why
 from penstock.relay.catalogs import principal_of
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.shared_link import SharedLink
 from penstock.wire.json.ambiguity import members
+from penstock.wire.mcp.eras import MODERN_VERSIONS, Era
 from penstock.wire.mcp.mcp_headers import Mirror, mirrors_in
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
-    INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    PARSE_ERROR,
     Batch,
     Kind,
     Message,
     read_client_message,
-    read_upstream_message,
 )
 from penstock.wire.mcp.replies import error_code, error_reply
 from penstock.wire.mcp.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
 
-if TYPE_CHECKING:  # loaded only where there are rules
-    from penstock.relay.review import Asked, Review, Reviews
+if TYPE_CHECKING:  # loaded only where there are rules or observers
+    from penstock.gate.session_table import SessionTable
 
 log = logging.getLogger("penstock")
 
-_MISSING_CAPABILITY = -32021
-_UNSUPPORTED_VERSION = -32022
-_STATUS = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    INVALID_PARAMS: 400,
-    HEADER_MISMATCH: 400,
-    _MISSING_CAPABILITY: 400,
-    _UNSUPPORTED_VERSION: 400,
-    METHOD_NOT_FOUND: 404,
-}
-
+_VERSION = MODERN_VERSIONS[-1]
 _HANDSHAKE = frozenset(("initialize", "notifications/initialized"))
 """What would turn the shared upstream into one of the legacy era."""
 
@@ -71,11 +62,10 @@ _HANDSHAKE = frozenset(("initialize", "notifications/initialized"))
 class ModernPost:
     """One POST of a modern client."""
 
-    def __init__(self, reply: Reply, message: Message, review: Review | None, asked: Asked | None) -> None:
+    def __init__(self, reply: Reply, exchange: Exchange, gate: Gate) -> None:
+        self.exchange = exchange
         self._reply = reply
-        self._message = message
-        self._review = review
-        self._asked = asked
+        self._gate = gate
         self._stream: EventStream | None = None
         self._shared: Multiplexer | None = None
         self._number = b""
@@ -102,44 +92,39 @@ class ModernPost:
         if self._stream is not None:
             self._stream.cut()
 
-    def ask(self, shared: Multiplexer) -> None:
+    def ask(self, shared: Multiplexer, message: Message) -> None:
         """Passes the request on."""
         self._shared = shared
         self._reply.on_gone = self._on_gone
-        self._number = shared.ask(self._message, self)
+        self._number = shared.ask(message, self)
 
-    def push(self, raw: bytes) -> None:
-        """Something that comes before the answer."""
-        if self._review is not None:
-            message = read_upstream_message(raw)
-            assert isinstance(message, Message)
-            asked = self._review.begin_upstream(message)
-            if asked.watches("upstream"):
-                self._review.ask_upstream(
-                    message, asked, lambda passed: self._push(passed.raw), lambda reply: None
-                )
-                return
-        self._push(raw)
+    def push(self, message: Message) -> None:
+        """Something of the upstream's that comes before the answer."""
+        exchange = Exchange(b"", message.method or "", session=self.exchange.session, version=_VERSION)
+        carry_out(self._gate.upstream_says(message, exchange), message, lambda passed: self._push(passed.raw))
 
-    def answer(self, raw: bytes, code: int) -> None:
-        """The answer, with the status that its error has in this era."""
-        if self._review is None or self._asked is None:
-            self._answer(raw, code)
-            return
-        message = read_upstream_message(raw)
-        assert isinstance(message, Message)
-        self._review.note(message, self._message.method)
-        if not self._asked.watches("upstream"):
-            self._answer(raw, code)
-            return
-        self._review.ask_upstream(
-            message,
-            self._asked,
-            lambda passed: self._answer(
-                passed.raw, code if passed.raw is raw else _code_for_status(self._message, passed.raw)
-            ),
-            lambda reply: None,
-        )
+    def answer(self, message: Message) -> None:
+        """The upstream's answer, with the status that its error has in this era."""
+        verdict = self._gate.upstream_says(message, self.exchange)
+        if verdict is FORWARD:
+            self._answer(message.raw, 0 if message.has_result else error_code(message.raw))
+        else:
+            self._carry_answer(verdict, message)
+
+    def fail(self, code: int, text: str) -> None:
+        """An error of ours in its place."""
+        raw = error_reply(self.exchange.id_token, code, text)
+        self._gate.said("penstock", "answer", raw, None, self.exchange)
+        self._answer(raw, code)
+
+    def _carry_answer(self, verdict: Verdict, message: Message) -> None:
+        if isinstance(verdict, Wait):
+            verdict.then(lambda settled: self._carry_answer(settled, message))
+        elif isinstance(verdict, Forward):
+            raw = (verdict.message or message).raw
+            # A call has no status of its own, whatever the rules made of it: see the tool gate.
+            is_call = self.exchange.method == tool_gate.CALL and verdict.message is not None
+            self._answer(raw, 0 if is_call else error_code(raw))
 
     def _push(self, raw: bytes) -> None:
         if self._reply.is_gone or self._reply.is_finished:
@@ -155,7 +140,7 @@ class ModernPost:
             self._stream.send(raw, "message")
             self._stream.finish()
         elif not self._reply.is_started and not self._reply.is_gone:
-            send_json(self._reply, _STATUS.get(code, 200), raw)
+            send_json(self._reply, status_of(code), raw)
 
     def _on_gone(self) -> None:
         if self._shared is not None:
@@ -165,10 +150,12 @@ class ModernPost:
 class ModernDoor:
     """`/mcp` for modern clients of an upstream that is not HTTP itself."""
 
-    def __init__(self, shared_link: SharedLink, choice: ToolFilter, reviews: Reviews | None) -> None:
+    def __init__(self, shared_link: SharedLink, gate: Gate, sessions: SessionTable | None) -> None:
+        """Without `sessions` nobody asks whose a message is, and all clients are one."""
         self._shared_link = shared_link
-        self._reviews = reviews
-        self._choice = choice
+        self._gate = gate
+        self._sessions = sessions
+        self._everybody = Session(era=Era.MODERN, is_shared=True)
         self._marked: dict[str, tuple[Mirror, ...]] | None = None
         self._marked_of: ToolCatalog | None = None
 
@@ -190,13 +177,14 @@ class ModernDoor:
             check_routing_headers(message, request.fields, is_required=message.kind is Kind.REQUEST)
         except ClientProtocolError as refusal:
             log.warning("Refused a message from a client. %s.", refusal.reason)
+            why = Why("protocol", "refuse", refusal.reason, refusal.code)
+            self._gate.said("client", "refuse", request.body, why, session=self._session(request), status=400)
             refuse_message(reply, refusal)
             return
         if message.kind is Kind.RESPONSE:
             refuse(reply, 400, "Invalid request: this protocol version has no responses from clients")
         elif message.method in _HANDSHAKE:
-            text = f"Method not found: {message.method}"
-            send_json(reply, 404, error_reply(message.id_token, METHOD_NOT_FOUND, text))
+            self._refuse(message, request, reply, METHOD_NOT_FOUND, f"Method not found: {message.method}")
         else:
             wait_unless_gone(
                 reply,
@@ -221,68 +209,53 @@ class ModernDoor:
         mismatch = self._maybe_mismatch(message, catalog, request.fields)
         if mismatch is not None:
             text = f"Header mismatch: {mismatch} does not say what the body says"
-            send_json(reply, 400, error_reply(message.id_token, HEADER_MISMATCH, text))
+            self._refuse(message, request, reply, HEADER_MISMATCH, text)
             return
-        verdict = self._judge(message, catalog)
-        review = self._maybe_review(request)
-        if review is None:
-            self._follow(verdict, message, reply, shared, None, None)
-            return
-        asked = review.begin(message)
-        if not (is_open(verdict) and asked.watches("client")):
-            self._follow(verdict, message, reply, shared, review, asked)
-            return
-        waiting = review.ask_client(
-            message,
-            asked,
-            lambda passed: self._follow(self._judge(passed, catalog), passed, reply, shared, review, asked),
-            lambda raw: self._refused(message, raw, reply),
+        exchange = Exchange(
+            message.id_token or b"",
+            message.method or "",
+            session=self._session(request),
+            catalog=catalog,
+            version=_VERSION,
         )
-        if waiting is not None and message.kind is Kind.REQUEST:
-            reply.on_gone = waiting.cancel  # whoever hangs up has cancelled
+        self._carry_out(self._gate.client_says(message, exchange), message, exchange, reply, shared)
 
-    def _refused(self, message: Message, raw: bytes | None, reply: Reply) -> None:
-        """The rules keep a message from going on; `raw` is the answer, if there is one."""
-        if raw is None:
-            reply.send(202, [])
-        else:
-            send_json(reply, _STATUS.get(_code_for_status(message, raw), 200), raw)
+    def _refuse(self, message: Message, request: Request, reply: Reply, code: int, text: str) -> None:
+        raw, status = error_reply(message.id_token, code, text), status_of(code)
+        why = Why("protocol", "refuse", text, code)
+        session = self._session(request)
+        self._gate.said("client", "refuse", message.raw, why, session=session, sent=raw, status=status)
+        send_json(reply, status, raw)
 
-    def _judge(self, message: Message, catalog: ToolCatalog) -> Verdict:
-        return tool_gate.judge(message, catalog) if self._choice.is_active else FORWARD
-
-    def _maybe_review(self, request: Request) -> Review | None:
-        """The rules as this client meets them; in this era there are no sessions, only principals."""
-        if self._reviews is None:
-            return None
+    def _session(self, request: Request) -> Session:
+        """Whose a message is; in this era there are no sessions, only principals."""
+        if self._sessions is None:
+            return self._everybody
         principal = principal_of(request.header(b"authorization"))
-        return self._reviews.find(b"principal " + principal, None, principal)
+        return self._sessions.find(b"principal " + principal, None, principal, Era.MODERN)
 
-    def _follow(
-        self,
-        verdict: Verdict,
-        message: Message,
-        reply: Reply,
-        shared: Multiplexer,
-        review: Review | None,
-        asked: Asked | None,
+    def _carry_out(
+        self, verdict: Verdict, message: Message, exchange: Exchange, reply: Reply, shared: Multiplexer
     ) -> None:
-        if verdict is FORWARD:
+        """Does what was decided."""
+        if isinstance(verdict, Forward):
             if is_refused_for_now(reply, shared.link):
                 return
+            passed = verdict.message or message
             if message.kind is Kind.REQUEST:
-                ModernPost(reply, message, review, asked).ask(shared)
+                ModernPost(reply, exchange, self._gate).ask(shared, passed)
             else:
-                shared.tell(message)
+                shared.tell(passed)
                 reply.send(202, [])
         elif isinstance(verdict, Answer):
-            if verdict.is_list:
-                ModernPost(reply, message, review, asked).answer(verdict.raw, verdict.code)
-            else:
-                send_json(reply, _STATUS.get(verdict.code, 200), verdict.raw)
+            send_json(reply, status_for(verdict, Era.MODERN), verdict.raw)
+        elif isinstance(verdict, Wait):
+            if message.kind is Kind.REQUEST:
+                reply.on_gone = verdict.cancel  # whoever hangs up has cancelled
+            verdict.then(lambda settled: self._carry_out(settled, message, exchange, reply, shared))
         elif isinstance(verdict, Drop):
-            log.warning("Dropped a message from a client: %s.", verdict.why)
-            reply.send(202, []) if message.id_token is None else refuse(reply, 400, "Invalid request: no id")
+            log.warning("Dropped a message from a client: %s.", verdict.why.reason)
+            reply.send(202, [])
 
     def _maybe_mismatch(
         self, message: Message, catalog: ToolCatalog, fields: dict[bytes, bytes]
@@ -316,8 +289,3 @@ class ModernDoor:
             send_json(reply, 400, raw)
         else:
             send_json(reply, 502, error_reply(message.id_token, INTERNAL_ERROR, error.safe_message))
-
-
-def _code_for_status(request: Message, raw: bytes) -> int:
-    """The code whose status an answer of ours gets. A tool that is not there has none: see the tool gate."""
-    return 0 if request.method == tool_gate.CALL else error_code(raw)

@@ -9,51 +9,48 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from penstock import limits
 from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS, CatalogFetch
 from penstock.downstream.ignore_response import IgnoreResponse
-from penstock.downstream.passthrough_batch import BatchReview, begin, cancels_what_waits, remember
+from penstock.downstream.passthrough_batch import PostedBatch
 from penstock.downstream.passthrough_head import HeadReader, PassthroughHead
 from penstock.downstream.passthrough_response import PassthroughResponse
-from penstock.downstream.passthrough_rules import review_of
 from penstock.downstream.replies import (
     EVENTS,
     refuse,
     refuse_message,
     send_json,
-    status_of,
+    status_for,
     wait_unless_gone,
 )
 from penstock.errors import ClientProtocolError, UpstreamError
+from penstock.gate.gate import Gate
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
+from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.tools.schema import SchemaCheck
-from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, Answer, Drop, Hold, Verdict, is_open
-from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
+from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import encode_event
-from penstock.wire.mcp.eras import BATCH_VERSION, Era
+from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.mcp_headers import with_name_of
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
-    INVALID_REQUEST,
     Batch,
     Kind,
     Message,
     read_client_message,
-    read_upstream_message,
 )
-from penstock.wire.mcp.replies import CANCELLED, error_code, error_reply
+from penstock.wire.mcp.replies import CANCELLED, error_reply
 from penstock.wire.mcp.routing_headers import check_routing_headers, refuse_routing_headers
 
-if TYPE_CHECKING:  # loaded only where there are rules
-    from penstock.relay.review import Asked, Review, Reviews
+if TYPE_CHECKING:  # loaded only where there are rules or observers
+    from penstock.gate.session_table import SessionTable, TrackedSession
 
 log = logging.getLogger("penstock")
 
@@ -67,22 +64,21 @@ class Passthrough:
         self,
         client: HttpClient,
         headers: Headers,
-        choice: ToolFilter,
+        gate: Gate,
         catalogs: Catalogs,
         on_catalog: Callable[[ToolCatalog], None],
         on_lost: Callable[[UpstreamError], None],
         has_sessions: bool,
-        schema: SchemaCheck | None,
-        reviews: Reviews | None,
+        known: SessionTable | None,
         tools_seconds: float = limits.TOOLS_SECONDS,
         passes_cookies: bool = False,
     ) -> None:
+        """`known` are the sessions, where somebody asks whose a message is."""
         self.client = client
         self._tools_seconds = tools_seconds
-        self.choice = choice
-        self.schema = schema
-        self.reviews = reviews
-        self.is_filtering = choice.is_active
+        self.gate = gate
+        self.known = known
+        self._everybody = Session()  # where nobody asks
         self.on_lost = on_lost
         self.sessions: dict[bytes, None] = {}  # ids seen to work, oldest first
         self.answers_with_events = (
@@ -104,7 +100,7 @@ class Passthrough:
         elif request.method == b"POST":
             self._post(request, reply, head)
         elif request.method in (b"GET", b"DELETE"):
-            self._pass_on(request, reply, None, b"", review=self._maybe_review(request, None))
+            self.pass_on(request, reply, None, b"", Exchange(session=self.session_of(request, head, None)))
         else:
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET, POST, DELETE")])
 
@@ -119,7 +115,7 @@ class Passthrough:
         if path.endswith(b"/mcp"):
             path = path[: -len(b"/mcp")] + self.client.url.target.partition(b"?")[0].rstrip(b"/")
         target = path + (b"?" + query if query else b"")
-        self._pass_on(request, reply, None, b"", target)
+        self.pass_on(request, reply, None, b"", Exchange(), target)
 
     # --- requests ---------------------------------------------------------------------------------------
 
@@ -131,119 +127,80 @@ class Passthrough:
             message = read_client_message(request.body)
             if isinstance(message, Batch):
                 refuse_routing_headers(request.fields)
-                self._take_batch(message, request, reply)
+                PostedBatch(self, message, request, reply, head).take()
                 return
             if head.is_routed:
                 check_routing_headers(message, request.fields, self._is_answerable(message, head))
         except ClientProtocolError as refusal:
             log.warning("Refused a message from a client. %s.", refusal.reason)
+            why = Why("protocol", "refuse", refusal.reason, refusal.code)
+            session = self.session_of(request, head, None)
+            self.gate.said("client", "refuse", request.body, why, session=session, status=400)
             refuse_message(reply, refusal)
             return
-        if not self.is_filtering or message.kind is _RESPONSE:
-            self._through_rules(FORWARD, message, request, reply)
-            return
-        is_gated = message.method in tool_gate.GATED
-        catalog = self._catalogs.maybe_known(self._catalog_key(request)) if is_gated else None
-        verdict = tool_gate.judge(message, catalog)
-        if isinstance(verdict, Drop):
-            self._drop(verdict, message, reply)
-        elif isinstance(verdict, Hold):
-            self._with_catalog(
-                request, reply, message, lambda catalog: self._judge(message, catalog, request, reply)
-            )
-        elif verdict is FORWARD and self.reviews is None:
-            self._pass_on(request, reply, message, message.raw)
-        elif verdict is FORWARD or is_gated:
-            self._through_rules(verdict, message, request, reply, catalog)
+        exchange = self.exchange_of(message, self.session_of(request, head, message), head)
+        if message.method in tool_gate.GATED:
+            exchange.catalog = self._catalogs.maybe_known(self._catalog_key(request))
+        verdict = self.gate.client_says(message, exchange)
+        if verdict is FORWARD:
+            self.pass_on(request, reply, message, message.raw, exchange)
         else:
-            assert isinstance(verdict, Answer)
-            self._answer(verdict, head.era, reply)
+            self._carry_out(verdict, message, exchange, request, reply)
+
+    def exchange_of(self, message: Message, session: Session, head: PassthroughHead) -> Exchange:
+        """The exchange that a client's message begins, or, for a response, that of the upstream's request."""
+        if message.kind is _RESPONSE and self.known is not None and message.id_token is not None:
+            found = _tracked(session).upstream_requests.close(message.id_token)
+            if found is not None:
+                return found
+        return Exchange(
+            message.id_token or b"", message.method or "", None, None, session, None, head.version
+        )
+
+    def _carry_out(
+        self, verdict: Verdict, message: Message, exchange: Exchange, request: Request, reply: Reply
+    ) -> None:
+        """Does what was decided about a message of a client's."""
+        era = self._heads.read(request).era
+        if isinstance(verdict, Forward):
+            passed = verdict.message or message
+            self.pass_on(request, reply, passed, passed.raw, exchange)
+        elif isinstance(verdict, Answer):
+            why = verdict.why
+            is_about_tools = message.method in tool_gate.GATED and why is not None
+            if verdict.is_list or (is_about_tools and why is not None and why.rule == tool_gate.STAGE):
+                self._answer_live(verdict, request, reply)
+            else:
+                self._answer(verdict, era, reply)
+        elif isinstance(verdict, Hold):
+            self.with_catalog(
+                request, reply, message, lambda found: self._judge(message, exchange, found, request, reply)
+            )
+        elif isinstance(verdict, Wait):
+            if era is Era.MODERN and message.kind is Kind.REQUEST:
+                reply.on_gone = verdict.cancel  # whoever hangs up has cancelled
+            verdict.then(lambda settled: self._carry_out(settled, message, exchange, request, reply))
+        else:
+            self._drop(verdict, message, reply)
 
     def _judge(
-        self, message: Message, catalog: ToolCatalog | UpstreamError, request: Request, reply: Reply
+        self,
+        message: Message,
+        exchange: Exchange,
+        catalog: ToolCatalog | UpstreamError,
+        request: Request,
+        reply: Reply,
     ) -> None:
+        """Asks the gate once more, now that the catalog is there."""
         if reply.is_gone:
             return
         if isinstance(catalog, UpstreamError):
-            send_json(reply, 502, error_reply(message.id_token, INTERNAL_ERROR, catalog.safe_message))
+            raw = error_reply(message.id_token, INTERNAL_ERROR, catalog.safe_message)
+            self.gate.said("penstock", "answer", raw, None, exchange, status=502)
+            send_json(reply, 502, raw)
             return
-        self._through_rules(tool_gate.judge(message, catalog), message, request, reply, catalog)
-
-    def _through_rules(
-        self,
-        verdict: Verdict,
-        message: Message,
-        request: Request,
-        reply: Reply,
-        catalog: ToolCatalog | None = None,
-    ) -> None:
-        """Lets the rules look at what the tool gate has nothing against, then does what was decided."""
-        review = self._maybe_review(request, message)
-        if review is None:
-            self._follow(verdict, message, request, reply, None, None)
-            return
-        era = self._heads.read(request).era
-        # In the newer era whoever cancels hangs up; an id there may be that of another client as well.
-        if era is Era.LEGACY and cancels_what_waits(message, review):
-            reply.send(202, [])
-            return
-        asked = begin(message, review)
-        if not (is_open(verdict) and asked.watches("client")):
-            self._follow(verdict, message, request, reply, review, asked)
-            return
-        waiting = review.ask_client(
-            message,
-            asked,
-            lambda passed: self._follow(
-                self._verdict(passed, catalog), passed, request, reply, review, asked
-            ),
-            lambda raw: self._refused(message, raw, era, reply),
-        )
-        if waiting is not None and era is Era.MODERN and message.kind is Kind.REQUEST:
-            reply.on_gone = waiting.cancel  # whoever hangs up has cancelled
-
-    def _refused(self, message: Message, raw: bytes | None, era: Era, reply: Reply) -> None:
-        """The rules keep a message from going on; `raw` is the answer, if there is one."""
-        if raw is None and message.kind is Kind.REQUEST:
-            raw = error_reply(message.id_token, INTERNAL_ERROR, CANCELLED)
-        if raw is None:
-            reply.send(202, [])
-        else:
-            has_status = era is Era.MODERN and message.method != tool_gate.CALL  # as the tool gate answers
-            send_json(reply, status_of(error_code(raw)) if has_status else 200, raw)
-
-    def _verdict(self, message: Message, catalog: ToolCatalog | None) -> Verdict:
-        if not self.is_filtering or message.kind is Kind.RESPONSE:
-            return FORWARD
-        return tool_gate.judge(message, catalog)
-
-    def _follow(
-        self,
-        verdict: Verdict,
-        message: Message,
-        request: Request,
-        reply: Reply,
-        review: Review | None,
-        asked: Asked | None,
-    ) -> None:
-        if verdict is FORWARD:
-            self._pass_on(request, reply, message, message.raw, review=review, asked=asked)
-            return
-        if not isinstance(verdict, Answer):
-            # A rule made a tool call of something else, before any catalog was needed.
-            send_json(reply, 200, error_reply(message.id_token, INTERNAL_ERROR, "Internal error"))
-            return
-        if verdict.is_list and review is not None and asked is not None and asked.watches("upstream"):
-            listed = read_upstream_message(verdict.raw)
-            assert isinstance(listed, Message)
-            review.ask_upstream(
-                listed,
-                asked,
-                lambda passed: self._answer_live(Answer(passed.raw), request, reply),
-                lambda raw: None,
-            )
-        else:
-            self._answer_live(verdict, request, reply)
+        exchange.catalog = catalog
+        self._carry_out(self.gate.client_says(message, exchange), message, exchange, request, reply)
 
     def _answer_live(self, verdict: Answer, request: Request, reply: Reply) -> None:
         """Answers here, if the session lives."""
@@ -253,7 +210,7 @@ class Passthrough:
         else:
             # Only the upstream knows whether this session lives: it is asked with a ping.
             ping = b'{"jsonrpc":"2.0","id":"penstock-ping","method":"ping"}'
-            response = PassthroughResponse(self, reply, None, head)
+            response = PassthroughResponse(self, reply, None, head, Exchange())
             response.on_success = lambda: self._answer(verdict, head.era, reply)
             self._send(request, response, head, ping)
 
@@ -261,7 +218,7 @@ class Passthrough:
         head = self._heads.read(request)
         return self._catalogs.key(head.era, head.headers)
 
-    def _with_catalog(
+    def with_catalog(
         self,
         request: Request,
         reply: Reply,
@@ -278,7 +235,7 @@ class Passthrough:
         start = None
         if self._catalogs.is_by_principal:
             fetch = CatalogFetch(
-                self.client, self.choice, key, self._catalogs, self._on_catalog, self._tools_seconds
+                self.client, self.gate.choice, key, self._catalogs, self._on_catalog, self._tools_seconds
             )
             start = partial(fetch.start, head.headers, message.params, head.era)
         wait_unless_gone(
@@ -290,7 +247,7 @@ class Passthrough:
 
     def _is_answerable(self, message: Message, head: PassthroughHead) -> bool:
         """Whether we may answer a modern request ourselves; then the server's duty to check is ours."""
-        return self.is_filtering and message.method in tool_gate.GATED and head.era is Era.MODERN
+        return self.gate.is_filtering and message.method in tool_gate.GATED and head.era is Era.MODERN
 
     def _answer(self, verdict: Answer, era: Era, reply: Reply) -> None:
         is_event = verdict.is_list and era is Era.LEGACY and self.answers_with_events
@@ -299,85 +256,47 @@ class Passthrough:
             reply.write(encode_event(verdict.raw, "message"))
             reply.finish()
             return
-        send_json(reply, status_of(verdict.code) if era is Era.MODERN else 200, verdict.raw)
+        send_json(reply, status_for(verdict, era), verdict.raw)
 
     def _drop(self, verdict: Drop, message: Message, reply: Reply) -> None:
-        log.warning("Dropped a message from a client: %s.", verdict.why)
-        if message.id_token is None:
-            reply.send(202, [])
+        log.warning("Dropped a message from a client: %s.", verdict.why.reason)
+        if message.kind is Kind.REQUEST:  # it was cancelled while it waited
+            send_json(reply, 200, error_reply(message.id_token, INTERNAL_ERROR, CANCELLED))
         else:
-            refuse(reply, 400, f"Invalid request: {verdict.why}")
-
-    def _take_batch(self, batch: Batch, request: Request, reply: Reply) -> None:
-        version = request.header(b"mcp-protocol-version")
-        if (version is not None and version != BATCH_VERSION.encode()) or not batch.parts:
-            raise ClientProtocolError(
-                INVALID_REQUEST, "Invalid request: batches are not part of this protocol version"
-            )
-        messages: list[Message] = []
-        for part in batch.parts:
-            message = read_client_message(part)
-            if isinstance(message, Batch):
-                raise ClientProtocolError(INVALID_REQUEST, "Invalid request: a batch within a batch")
-            messages.append(message)
-        if not self.is_filtering:
-            self._judge_batch(messages, None, request, reply)
-            return
-        self._with_catalog(
-            request, reply, messages[0], lambda catalog: self._judge_batch(messages, catalog, request, reply)
-        )
-
-    def _judge_batch(
-        self,
-        messages: list[Message],
-        catalog: ToolCatalog | UpstreamError | None,
-        request: Request,
-        reply: Reply,
-    ) -> None:
-        if isinstance(catalog, UpstreamError):
-            refuse(reply, 502, catalog.safe_message)
-            return
-        review = self._maybe_review(request, messages[0])
-
-        def send(passed: list[Message], answers: list[bytes]) -> None:
-            if passed == messages:
-                self._pass_on(request, reply, None, request.body, batch=passed, review=review)
-            elif passed:
-                body = b"[%b]" % b",".join(message.raw for message in passed)
-                self._pass_on(request, reply, None, body, batch=passed, first=answers, review=review)
-            elif answers:
-                send_json(reply, 200, b"[%b]" % b",".join(answers))
-            else:
-                reply.send(202, [])
-
-        BatchReview(messages, lambda message: self._verdict(message, catalog), review, send)
+            reply.send(202, [])
 
     # --- passing on -------------------------------------------------------------------------------------
 
-    def _pass_on(
+    def pass_on(
         self,
         request: Request,
         reply: Reply,
         message: Message | None,
         body: bytes,
+        exchange: Exchange,
         target: bytes | None = None,
         batch: list[Message] | None = None,
         first: list[bytes] | None = None,
-        review: Review | None = None,
-        asked: Asked | None = None,
     ) -> None:
         head = self._heads.read(request)
-        response = PassthroughResponse(self, reply, message, head)
+        response = PassthroughResponse(self, reply, message, head, exchange)
         response.method = request.method
         response.is_endpoint = target is None
-        if review is not None:
-            response.review, response.asked = review, asked
-            if head.era is Era.LEGACY and message is not None and asked is not None:
-                remember(review.requests, message, asked)
+        if message is not None:
+            self.remember(message, exchange, head)
         if batch is not None:
             response.expect_batch(batch, first or [])
         body = to_body(body, message is not None and message.method is not None)
         self._send(request, response, head, body, target)
+
+    def remember(self, message: Message, exchange: Exchange, head: PassthroughHead) -> None:
+        """Keeps a request whose answer may come by another way than it went."""
+        if self.known is None or head.era is Era.MODERN:
+            return
+        if message.kind is Kind.REQUEST and message.id_token is not None:
+            requests = _tracked(exchange.session).requests
+            requests.close(message.id_token)
+            requests.open(exchange)
 
     def _send(
         self,
@@ -388,13 +307,13 @@ class Passthrough:
         target: bytes | None = None,
     ) -> None:
         self.under_way.add(response)
-        asked = response.asked
-        if target is None and (asked is None or not asked.state.modified):
+        exchange = response.exchange
+        if target is None and not exchange.modified:
             response.ticket = self.client.request_as(head.start, request.method, body, response)
             return
         headers = head.headers
-        if asked is not None and asked.state.modified:
-            headers = with_name_of(headers, asked.state.request)
+        if exchange.modified:
+            headers = with_name_of(headers, exchange.request)
         response.upstream_headers = headers
         target = target or self.client.url.target
         response.ticket = self.client.request(request.method, target, headers, body, response)
@@ -404,10 +323,18 @@ class Passthrough:
         kept = [field for field in headers if field[0].lower() not in ABOUT_THE_BODY]
         self.client.request(b"POST", self.client.url.target, [*kept, *JSON_BOTH_WAYS], raw, IgnoreResponse())
 
-    def _maybe_review(self, request: Request, message: Message | None) -> Review | None:
-        if self.reviews is None:
-            return None
-        return review_of(self.reviews, request, message, self._heads.rights(request))
+    def session_of(self, request: Request, head: PassthroughHead, message: Message | None) -> Session:
+        """Whose a message is: by session, or by principal where there are no sessions."""
+        if self.known is None:
+            return self._everybody
+        return self.known.find_http(
+            head.era,
+            head.session,
+            principal_of(request.header(b"authorization")),
+            self._heads.rights(request),
+            request.connection_id,
+            message is not None and message.method == "initialize",
+        )
 
     def remember_session(self, session: bytes) -> None:
         """This session id works."""
@@ -426,8 +353,8 @@ class Passthrough:
     def forget_session(self, session: bytes) -> None:
         """This session is over, and so is what nobody waits for in it."""
         self.sessions.pop(session, None)
-        if self.reviews is not None:
-            self.reviews.forget(b"session " + session)
+        if self.known is not None:
+            self.known.forget(b"session " + session)
         for response in tuple(self.unheard):
             if response.session == session:
                 response.give_up()
@@ -440,9 +367,14 @@ class Passthrough:
 
     def fail_all(self, error: UpstreamError) -> None:
         """The upstream is gone: everybody who waits hears it."""
-        if self.reviews is not None:
-            self.reviews.end_all(error.safe_message)
+        if self.known is not None:
+            self.known.end_all(error.safe_message)
         for response in tuple(self.under_way):
             response.on_failure(error)
             if response.ticket is not None:
                 response.ticket.cancel()  # what still comes would be a second answer
+
+
+def _tracked(session: Session) -> TrackedSession:
+    """The session as the table of sessions made it."""
+    return cast("TrackedSession", session)

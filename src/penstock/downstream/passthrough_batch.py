@@ -1,107 +1,100 @@
-"""What the gate and the rules make of the messages of a batch, and what they know of any message."""
+"""Pass-through of an array of messages: each is judged for itself, and what is left goes up as one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.policy.verdict import FORWARD, Answer, Verdict, is_open
-from penstock.relay.pending import Exchange, PendingTable
-from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message, read_upstream_message
+from penstock.downstream.passthrough_head import PassthroughHead
+from penstock.downstream.replies import refuse, send_json
+from penstock.errors import ClientProtocolError, UpstreamError
+from penstock.gate.batch_verdicts import BatchVerdicts
+from penstock.net.http_exchange import Reply, Request
+from penstock.policy.exchange import Exchange
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.verdict import Answer, Forward, Verdict
+from penstock.wire.mcp.eras import BATCH_VERSION
+from penstock.wire.mcp.message import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    Batch,
+    Kind,
+    Message,
+    read_client_message,
+)
 from penstock.wire.mcp.replies import CANCELLED, error_reply
 
-if TYPE_CHECKING:  # loaded only where there are rules
-    from penstock.relay.review import Asked, Review
-
-Settle = Callable[[Message | None, bytes | None], None]
+if TYPE_CHECKING:
+    from penstock.downstream.passthrough import Passthrough
 
 
-class BatchReview:
-    """Judges every message of a batch; then says, once, which pass and which answers there are already."""
+class PostedBatch:
+    """One array that a client has posted."""
 
     def __init__(
-        self,
-        messages: list[Message],
-        judge: Callable[[Message], Verdict],
-        review: Review | None,
-        send: Callable[[list[Message], list[bytes]], None],
+        self, passthrough: Passthrough, batch: Batch, request: Request, reply: Reply, head: PassthroughHead
     ) -> None:
-        self._judge = judge
-        self._review = review
-        self._send = send
-        self._decided: list[tuple[Message | None, bytes | None]] = [(None, None)] * len(messages)
-        self._undecided = set(range(len(messages)))
-        for place, message in enumerate(messages):
-            self._take(message, partial(self._settle, place))
-
-    def _settle(self, place: int, passed: Message | None, answer: bytes | None) -> None:
-        self._decided[place] = passed, answer
-        self._undecided.discard(place)
-        if not self._undecided:
-            self._send(
-                [passed for passed, _ in self._decided if passed is not None],
-                [answer for _, answer in self._decided if answer is not None],
+        """Raises ClientProtocolError when there must be no such array."""
+        if head.version not in (None, BATCH_VERSION) or not batch.parts:
+            raise ClientProtocolError(
+                INVALID_REQUEST, "Invalid request: batches are not part of this protocol version"
             )
+        self._passthrough = passthrough
+        self._request = request
+        self._reply = reply
+        self._head = head
+        self._messages = [_read(part) for part in batch.parts]
+        self._session = passthrough.session_of(request, head, self._messages[0])
+        self._exchanges: list[Exchange] = []
 
-    def _take(self, message: Message, settle: Settle) -> None:
-        review = self._review
-        if review is None:
-            self._follow(message, None, settle)
-        elif cancels_what_waits(message, review):
-            settle(None, None)
+    def take(self) -> None:
+        """Asks the gate about every message, when the tools are known."""
+        if self._passthrough.gate.is_filtering:
+            self._passthrough.with_catalog(self._request, self._reply, self._messages[0], self._judge)
         else:
-            asked = begin(message, review)
-            if is_open(self._judge(message)) and asked.watches("client"):
-                review.ask_client(
-                    message,
-                    asked,
-                    lambda passed: self._follow(passed, asked, settle),
-                    lambda raw: self._refused(message, raw, settle),
-                )
-            else:
-                self._follow(message, asked, settle)
+            self._judge(None)
 
-    def _follow(self, passed: Message, asked: Asked | None, settle: Settle) -> None:
-        review = self._review
-        verdict = self._judge(passed)
-        if verdict is FORWARD:
-            if review is not None and asked is not None:
-                remember(review.requests, passed, asked)
-            settle(passed, None)
-        elif not isinstance(verdict, Answer):
-            settle(None, None)
-        elif verdict.is_list and review is not None and asked is not None and asked.watches("upstream"):
-            listed = read_upstream_message(verdict.raw)
-            assert isinstance(listed, Message)
-            review.ask_upstream(listed, asked, lambda said: settle(None, said.raw), lambda raw: None)
+    def _judge(self, catalog: ToolCatalog | UpstreamError | None) -> None:
+        if isinstance(catalog, UpstreamError):
+            refuse(self._reply, 502, catalog.safe_message)
+            return
+        verdicts = BatchVerdicts(len(self._messages), self._carry_out)
+        for message in self._messages:
+            exchange = self._passthrough.exchange_of(message, self._session, self._head)
+            exchange.catalog = catalog
+            self._exchanges.append(exchange)
+        for place, (message, exchange) in enumerate(zip(self._messages, self._exchanges, strict=True)):
+            verdicts.take(place, self._passthrough.gate.client_says(message, exchange))
+
+    def _carry_out(self, verdicts: list[Verdict]) -> None:
+        """Passes on what is left; what we answer ourselves goes with the upstream's answers."""
+        passed: list[Message] = []
+        answers: list[bytes] = []
+        for message, exchange, verdict in zip(self._messages, self._exchanges, verdicts, strict=True):
+            if isinstance(verdict, Forward):
+                passed.append(verdict.message or message)
+                self._passthrough.remember(passed[-1], exchange, self._head)
+            elif isinstance(verdict, Answer):
+                answers.append(verdict.raw)
+            elif message.kind is Kind.REQUEST:
+                answers.append(error_reply(message.id_token, INTERNAL_ERROR, CANCELLED))
+        if passed == self._messages:
+            self._pass_on(self._request.body, passed, [])
+        elif passed:
+            self._pass_on(b"[%b]" % b",".join(message.raw for message in passed), passed, answers)
+        elif answers:
+            send_json(self._reply, 200, b"[%b]" % b",".join(answers))
         else:
-            settle(None, verdict.raw)
+            self._reply.send(202, [])
 
-    def _refused(self, message: Message, raw: bytes | None, settle: Settle) -> None:
-        if raw is None and message.kind is Kind.REQUEST:
-            raw = error_reply(message.id_token, INTERNAL_ERROR, CANCELLED)
-        settle(None, raw)
-
-
-def begin(message: Message, review: Review) -> Asked:
-    """What the rules know of a client's message; of a response: what they know of the upstream's request."""
-    if message.kind is Kind.RESPONSE and message.id_token is not None:
-        exchange = review.upstream_requests.close(message.id_token)
-        if exchange is not None and exchange.asked is not None:
-            asked: Asked = exchange.asked
-            return asked
-    return review.begin(message)
+    def _pass_on(self, body: bytes, passed: list[Message], answers: list[bytes]) -> None:
+        exchange = Exchange(session=self._session)
+        self._passthrough.pass_on(
+            self._request, self._reply, None, body, exchange, batch=passed, first=answers
+        )
 
 
-def remember(table: PendingTable, message: Message, asked: Asked) -> None:
-    """Notes a request whose answer may come by another way than it went."""
-    if message.kind is Kind.REQUEST and message.id_token is not None:
-        table.close(message.id_token)
-        table.open(Exchange(message.id_token, message.method or "", asked=asked))
-
-
-def cancels_what_waits(message: Message, review: Review) -> bool:
-    """Whether this cancels a request that waits for the rules, and now does so no more."""
-    token = (message.params or {}).get("requestId") if message.method == "notifications/cancelled" else None
-    return token is not None and review.cancel(bytes(token))
+def _read(part: bytes) -> Message:
+    message = read_client_message(part)
+    if isinstance(message, Batch):
+        raise ClientProtocolError(INVALID_REQUEST, "Invalid request: a batch within a batch")
+    return message

@@ -30,7 +30,7 @@ class PassthroughHead(Struct, frozen=True):
     session: bytes | None
     is_session_malformed: bool
     era: Era
-    version: bytes | None
+    version: str | None
     wrong: tuple[int, str] | None  # why the body of a POST cannot be read
     is_routed: bool  # whether there are headers that must say the same as the body
     headers: Headers  # for the upstream
@@ -76,7 +76,7 @@ class HeadReader:
             session,
             session is not None and not is_session_id(session),
             era,
-            version,
+            None if version is None else version.decode("ascii", "replace"),
             maybe_wrong_body(request),
             era is Era.MODERN or b"mcp-method" in fields or b"mcp-name" in fields,
             headers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from penstock import limits
 from penstock.downstream.answer_bodies import (
@@ -15,12 +15,13 @@ from penstock.downstream.answer_bodies import (
     parts_of,
 )
 from penstock.downstream.passthrough_head import AnswerHead, PassthroughHead, read_answer_head
-from penstock.downstream.passthrough_rules import PassthroughRules
+from penstock.downstream.passthrough_verdicts import judge
 from penstock.downstream.replies import send_json
 from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
 from penstock.net.http_exchange import Reply
 from penstock.net.upstream_connection import Ticket
-from penstock.policy.tools import tool_lists
+from penstock.policy.exchange import Exchange
+from penstock.policy.verdict import Why
 from penstock.wire.http.byte_buffer import ByteBuffer
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import Oversize, SseEvent, SseReader, encode_event, plainly
@@ -31,7 +32,7 @@ from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, over_limit, t
 
 if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
-    from penstock.relay.review import Asked, Review
+    from penstock.gate.session_table import TrackedSession
 
 log = logging.getLogger("penstock")
 
@@ -45,11 +46,9 @@ class PassthroughResponse:
     # What most responses leave as it is stands here once, and not in each of them.
     ticket: Ticket | None = None
     method = b"POST"
-    review: Review | None = None
-    asked: Asked | None = None
     on_success: Callable[[], None] | None = None  # instead of passing a good answer on
     is_endpoint = True  # the MCP endpoint was asked; else it is metadata
-    _status = 0
+    status = 0
     _known: AnswerHead | None = None
     _reader: SseReader | None = None
     _size = 0
@@ -64,10 +63,18 @@ class PassthroughResponse:
     _first: list[bytes] | tuple[()] = ()
 
     def __init__(
-        self, passthrough: Passthrough, reply: Reply, message: Message | None, head: PassthroughHead
+        self,
+        passthrough: Passthrough,
+        reply: Reply,
+        message: Message | None,
+        head: PassthroughHead,
+        exchange: Exchange,
     ) -> None:
-        """`message` is what the client asked, None for a GET, a DELETE or a batch."""
-        self._passthrough = passthrough
+        """`message` is what the client asked, None for a GET, a DELETE or a batch, whose `exchange` only says
+        whose it is."""
+        self.passthrough = passthrough
+        self._gate = passthrough.gate
+        self.exchange = exchange
         self._reply = reply
         self._message = message
         self._era = head.era
@@ -90,14 +97,14 @@ class PassthroughResponse:
 
     def on_head(self, status: int, headers: Headers) -> None:
         """The head of the response."""
-        self._status = status
+        self.status = status
         assert self.ticket is not None
         assert self.ticket.head is not None
         memory = self.ticket.head.known
         known: AnswerHead | None = memory.get("passthrough")
         if known is None:
             known = memory["passthrough"] = read_answer_head(
-                status, headers, self._passthrough.kept_from_clients
+                status, headers, self.passthrough.kept_from_clients
             )
         if known.objection is not None:
             self._fail(known.objection)
@@ -108,7 +115,7 @@ class PassthroughResponse:
             self._note_session(status, known.session)
         is_stream = known.is_stream
         if self._era is Era.LEGACY and self._message is not None and status == 200:
-            self._passthrough.answers_with_events = is_stream
+            self.passthrough.answers_with_events = is_stream
         if is_stream and 200 <= status < 300 and self.on_success is None:
             self._reader = SseReader(limits.MESSAGE_BYTES + 64 * 1024)
             self._start_stream()
@@ -151,53 +158,47 @@ class PassthroughResponse:
             return
         body = self._body if self._pieces is None else self._pieces.take()
         self._body = b""  # a large body should be there once
-        if self.on_success is not None and 200 <= self._status < 300:
+        if self.on_success is not None and 200 <= self.status < 300:
             self._end()
             if self.session is not None:
-                self._passthrough.remember_session(self.session)
+                self.passthrough.remember_session(self.session)
             self.on_success()
             return
         self.ticket = None  # it has no more to say, and knows us
         # An empty body is fine where nothing was asked; to a question it is no answer. Clients take any
         # success for one, but for the two that say that there is none.
-        is_answer = 200 <= self._status < 300 and self._status not in (202, 204)
+        is_answer = 200 <= self.status < 300 and self.status not in (202, 204)
         is_looked_at = (
-            is_answer and self.method == b"POST" and bool(body or (self._ids and self._status == 200))
+            is_answer and self.method == b"POST" and bool(body or (self._ids and self.status == 200))
         )
         if is_looked_at:
-            body = self._checked_body(body)
-            self._rule(body, self._send_ruled)
+            self._pass_body(body)
         elif body and (why := self._maybe_hidden(body, is_answer)) is not None:
             log.warning("Withheld an answer of the upstream. %s.", why)
-            self._status = 502 if self._status < 300 else self._status
+            self.status = 502 if self.status < 300 else self.status
             self._headers = [(b"Content-Type", b"application/json")]
             self._send_ruled(self._error(INVALID_ANSWER))
-        elif body and self.method == b"POST" and self.review is not None and is_message(body):
-            self._rule(body, self._send_ruled)  # an error of the protocol has its own status in some eras
+        elif body and self.method == b"POST" and self._gate.keeps_requests and is_message(body):
+            # An error of the protocol has its own status in some eras.
+            judge(self, read_upstream_message(body), body, self._send_ruled)
         else:
             self._send_ruled(body)
 
     def _maybe_hidden(self, body: bytes, is_answer: bool) -> str | None:
         """Why something that is no answer of the protocol must not pass: some client would find one in it."""
-        if self._lists_hidden(body):
+        if self._gate.lists_hidden_tools(body):
             return "It lists tools that are hidden"
-        if not self._passthrough.is_filtering and self.review is None:
+        if not self._gate.may_object:
             return None
         if is_answer and self.is_endpoint and self.method == b"GET" and has_events(body):
             # Some clients read whatever a GET brings as a stream, and ask for no type.
             return "It is a stream of events that does not say so"
         is_stream = self._known is not None and self._known.is_stream
         if has_messages_in_events(body, is_stream):
-            return f"It has messages in events, and is no stream (HTTP {self._status})"
-        if self.review is not None and self.review.is_ruled and is_nearly_a_message(body):
-            return f"It has a message with something around it (HTTP {self._status})"
+            return f"It has messages in events, and is no stream (HTTP {self.status})"
+        if self._gate.is_ruled and is_nearly_a_message(body):
+            return f"It has a message with something around it (HTTP {self.status})"
         return None
-
-    def _lists_hidden(self, text: bytes) -> bool:
-        """Whether something that is no answer of the protocol lists tools that are hidden all the same."""
-        return self._passthrough.is_filtering and tool_lists.text_lists_hidden_tools(
-            text, self._passthrough.choice
-        )
 
     def _send_ruled(self, body: bytes | None) -> None:
         self._end()
@@ -211,10 +212,10 @@ class PassthroughResponse:
             for part in parts_of(body):
                 self._reply.write(encode_event(part))
             self._reply.finish()
-        elif self._known is not None and self._known.headers is self._headers and self._status == 200:
+        elif self._known is not None and self._known.headers is self._headers and self.status == 200:
             self._reply.send_as(self._known.start, body)
         else:
-            self._reply.send(self._status, self._headers, body)
+            self._reply.send(self.status, self._headers, body)
 
     def on_failure(self, error: UpstreamError) -> None:
         """The response will not come, or not any further."""
@@ -226,7 +227,12 @@ class PassthroughResponse:
         if not self._is_discarding:
             self._reply_error(error.safe_message)
         if isinstance(error, ConnectFailed | UpstreamLost):
-            self._passthrough.on_lost(error)
+            self.passthrough.on_lost(error)
+
+    @property
+    def is_to_one_message(self) -> bool:
+        """Whether one message was posted, and no array, nor nothing."""
+        return self._message is not None
 
     @property
     def is_listening(self) -> bool:
@@ -264,7 +270,7 @@ class PassthroughResponse:
             self._is_discarding = True
             self._body, self._pieces = b"", None
             self._on_drain()
-            self._passthrough.keep_unheard(self)
+            self.passthrough.keep_unheard(self)
 
     def _on_drain(self) -> None:
         if self.ticket is not None:
@@ -272,51 +278,64 @@ class PassthroughResponse:
 
     # --- looking at it -----------------------------------------------------------------------------------
 
-    def _checked_body(self, body: bytes) -> bytes:
-        """`body` if it may be passed on, else an error with the id of the request."""
-        why = self._maybe_objection(body)
-        if why is None:
-            return body
-        log.warning("Withheld an answer of the upstream. %s.", why)
-        self._status = 200
-        self._headers = [(b"Content-Type", b"application/json")]
-        return self._error(INVALID_ANSWER)
+    def _pass_body(self, body: bytes) -> None:
+        """Passes a whole answer on, or an error with the id of the request in its place."""
+        message = self._read(body)
+        if isinstance(message, str):
+            log.warning("Withheld an answer of the upstream. %s.", message)
+            self._skipped(body, message)
+            self.stand_in_head()
+            self._send_ruled(self._error(INVALID_ANSWER))
+        else:
+            judge(self, message, body, self._send_ruled)
 
-    def _rule(self, raw: bytes, then: Callable[[bytes | None], None]) -> None:
-        """Lets the rules look at what the upstream says; `then` gets what may pass, None when nothing may."""
-        if self.review is None:
-            then(raw)
+    def stand_in_head(self) -> None:
+        """What follows is ours, and not the upstream's."""
+        if self._reader is not None:
             return
-        method = self._message.method if self._message is not None else None
-        PassthroughRules(self.review, self.asked, method, self._answer_upstream).rule(raw, then)
+        self.status = 200
+        self._headers = [(b"Content-Type", b"application/json")]
 
-    def _answer_upstream(self, raw: bytes) -> None:
-        self._passthrough.answer_upstream(raw, self.upstream_headers)
+    def _skipped(self, raw: bytes, why: str) -> None:
+        self._gate.said(
+            "upstream", "skip", raw, Why("protocol", "skip", why), self.exchange, status=self.status
+        )
 
     def _pass_event(self, event: SseEvent | Oversize) -> None:
-        """Passes an event on, or what stands in for one that must not pass, now or when the rules say so."""
-        if isinstance(event, SseEvent) and event.is_odd and (self._passthrough.is_filtering or self.review):
+        """Passes an event on, or what stands in for one that must not pass, now or when the gate says so."""
+        if isinstance(event, Oversize):
+            log.warning("Skipped an event of the upstream: it has %d bytes.", event.size)
+            self._skipped(event.head, f"It has {event.size} bytes")
+            head = event.head.partition(b"data:")[2]
+            self._emit(self._stand_in(maybe_id_at_edges(head, event.tail.rstrip(b"\r\n")), None))
+            return
+        if event.is_odd and self._gate.may_object:
             log.warning("An event of the upstream could be read in two ways; only its message is passed on.")
             event = plainly(event)
-        raw = self._checked_event(event)
-        if (
-            self.review is not None
-            and isinstance(event, SseEvent)
-            and raw is event.raw
-            and event.data
-            and event.event == "message"
-        ):
-            came: SseEvent = event
-            self._undecided += 1
-            self._rule(event.data, lambda ruled: self._pass_ruled(ruled, came))
+        if not event.data:
+            self._emit(event.raw)
+        elif event.event != "message":
+            # No event of ours or of MCP's; but a careless client might not look at what kind it is.
+            self._emit(b"" if self._gate.lists_hidden_tools(event.data) else event.raw)
         else:
-            self._emit(raw)
+            self._pass_message_event(event)
 
-    def _pass_ruled(self, ruled: bytes | None, event: SseEvent) -> None:
+    def _pass_message_event(self, event: SseEvent) -> None:
+        assert event.data is not None
+        message = self._read(event.data)
+        if isinstance(message, str):
+            log.warning("Skipped an event of the upstream. %s.", message)
+            self._skipped(event.data, message)
+            self._emit(self._stand_in(_maybe_answered(event.data), event.id))
+            return
+        self._undecided += 1
+        judge(self, message, event.data, lambda passed: self._pass_decided(passed, event))
+
+    def _pass_decided(self, passed: bytes | None, event: SseEvent) -> None:
         self._undecided -= 1
-        if ruled is not None:
-            is_same = ruled == event.data
-            self._emit(event.raw if is_same else encode_event(ruled, "message", event.id, event.retry))
+        if passed is not None:
+            is_same = passed == event.data
+            self._emit(event.raw if is_same else encode_event(passed, "message", event.id, event.retry))
         self._finish_stream()
 
     def _emit(self, raw: bytes) -> None:
@@ -332,43 +351,20 @@ class PassthroughResponse:
             if self._reply.is_started:
                 self._reply.finish()
 
-    def _checked_event(self, event: SseEvent | Oversize) -> bytes:
-        """The bytes of an event, or what stands in for one that must not pass."""
-        if isinstance(event, Oversize):
-            log.warning("Skipped an event of the upstream: it has %d bytes.", event.size)
-            head = event.head.partition(b"data:")[2]
-            return self._stand_in(maybe_id_at_edges(head, event.tail.rstrip(b"\r\n")), None)
-        if not event.data:
-            return event.raw
-        if event.event != "message":
-            # No event of ours or of MCP's; but a careless client might not look at what kind it is.
-            return b"" if self._lists_hidden(event.data) else event.raw
-        why = self._maybe_objection(event.data)
-        if why is None:
-            return event.raw
-        log.warning("Skipped an event of the upstream. %s.", why)
-        try:
-            message = read_upstream_message(event.data)
-            token = (
-                message.id_token if isinstance(message, Message) and message.kind is Kind.RESPONSE else None
-            )
-        except UpstreamProtocolError as refusal:
-            token = refusal.id_token
-        return self._stand_in(token, event.id)
-
     def _stand_in(self, id_token: bytes | None, event_id: bytes | None) -> bytes:
         if id_token is None or self._ids is None or id_key(id_token) not in self._ids:
             return b""
         return encode_event(error_reply(id_token, INTERNAL_ERROR, INVALID_ANSWER), id=event_id)
 
-    def _maybe_objection(self, raw: bytes) -> str | None:
-        """Why `raw` must not be passed on; None when it may."""
+    def _read(self, raw: bytes) -> Message | Batch | str:
+        """What the upstream sent, or why nobody may have it."""
         try:
             message = read_upstream_message(raw)
             if isinstance(message, Batch):
                 if any(map(is_batch, message.parts)):
                     return "It has a batch within a batch"
-                return next((why for part in message.parts if (why := self._maybe_objection(part))), None)
+                wrong = (why for part in message.parts if isinstance(why := self._read(part), str))
+                return next(wrong, message)
         except UpstreamProtocolError as refusal:
             return refusal.reason
         if message.kind is _RESPONSE and self._ids is not None:
@@ -377,17 +373,7 @@ class PassthroughResponse:
             is_complaint = token in (None, b"null") and "error" in message.envelope
             if not is_complaint and (token is None or id_key(token) not in self._ids):
                 return "It answers a question that nobody asked"
-        if self._passthrough.is_filtering and tool_lists.shows_hidden_tools(
-            message, self._passthrough.choice
-        ):
-            return "It lists tools that are hidden"
-        if self._passthrough.schema is not None:
-            method = message.method
-            if method is None and self._message is not None:
-                method = self._message.method
-            version = self.version.decode() if self.version is not None else None
-            return self._passthrough.schema.maybe_objection(message, method, version)
-        return None
+        return message
 
     # --- ends --------------------------------------------------------------------------------------------
 
@@ -396,22 +382,23 @@ class PassthroughResponse:
             self._reply.start(200, [(b"Content-Type", b"text/event-stream")])
         else:
             headers = [field for field in self._headers if field[0].lower() != b"content-length"]
-            self._reply.start(self._status, headers)
+            self._reply.start(self.status, headers)
         for raw in self._first:
             self._reply.write(encode_event(raw))
 
     def _note_session(self, status: int, session: bytes | None) -> None:
         if status == 404 and self.session is not None:
-            self._passthrough.forget_session(self.session)
+            self.passthrough.forget_session(self.session)
         elif 200 <= status < 300:
             if self.method == b"DELETE" and self.session is not None:
-                self._passthrough.forget_session(self.session)
+                self.passthrough.forget_session(self.session)
                 return
             if session is not None:
-                self._passthrough.remember_session(session)
-                if self.review is not None and self._passthrough.reviews is not None:
-                    self.review.session.mcp_session_id = session.decode("ascii", "replace")
-                    self._passthrough.reviews.keep(b"session " + session, self.review)
+                self.passthrough.remember_session(session)
+                if self.passthrough.known is not None:
+                    tracked = cast("TrackedSession", self.exchange.session)
+                    tracked.mcp_session_id = session.decode("ascii", "replace")
+                    self.passthrough.known.keep(b"session " + session, tracked)
 
     def _fail(self, why: str) -> None:
         log.warning("Withheld an answer of the upstream. %s.", why)
@@ -437,8 +424,18 @@ class PassthroughResponse:
 
     def _end(self) -> None:
         self._is_over = True
-        self._passthrough.under_way.discard(self)
+        self.passthrough.under_way.discard(self)
         if self._is_discarding:
-            self._passthrough.unheard.pop(self, None)
+            self.passthrough.unheard.pop(self, None)
         # The reply knows us and we know it: untied, both are gone without the collector.
         self._reply.on_gone = self._reply.on_drain = None
+
+
+def _maybe_answered(raw: bytes) -> bytes | None:
+    """The id of the request that a message answers which must not be passed on."""
+    try:
+        message = read_upstream_message(raw)
+    except UpstreamProtocolError as refusal:
+        return refusal.id_token
+    is_answer = isinstance(message, Message) and message.kind is _RESPONSE
+    return message.id_token if is_answer and isinstance(message, Message) else None

@@ -10,10 +10,13 @@ from typing import TypeVar
 from penstock import limits
 from penstock.errors import ClientProtocolError
 from penstock.net.http_exchange import Reply, Request
+from penstock.policy.verdict import Answer
 from penstock.relay.contracts import UpstreamLink
 from penstock.wire.http.http1 import Headers, response_start
-from penstock.wire.mcp.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from penstock.wire.mcp.replies import error_reply
+from penstock.wire.mcp.routing_headers import HEADER_MISMATCH
 
 log = logging.getLogger("penstock")
 
@@ -41,11 +44,30 @@ def send_json(reply: Reply, status: int, raw: bytes, more: Headers | None = None
     reply.send(status, JSON + more if more else JSON, raw)
 
 
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+"""The HTTP statuses that the modern era has for errors of the protocol; all else is 200."""
+
+
 def status_of(code: int) -> int:
-    """The HTTP status that the modern era has for an error of ours."""
-    if code == METHOD_NOT_FOUND:
-        return 404
-    return 400 if code in (INVALID_PARAMS, INVALID_REQUEST) else 200
+    """The HTTP status that the modern era has for an answer with this error; 0 is none."""
+    return STATUS.get(code, 200)
+
+
+def status_for(verdict: Answer, era: Era) -> int:
+    """The HTTP status of an answer of ours. The older era has one only for what could not be read."""
+    if era is Era.MODERN:
+        return status_of(verdict.code)
+    return 400 if verdict.is_malformed else 200
 
 
 def wait_unless_gone(

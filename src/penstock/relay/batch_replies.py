@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from penstock.errors import ClientProtocolError
+from penstock.wire.mcp.message import INVALID_REQUEST, Batch, Kind, Message, read_client_message
+
 
 class BatchReplies:
     """Collects one answer for each request of a batch, then hands them over as one JSON array."""
@@ -37,3 +40,27 @@ class BatchReplies:
         if self._is_sealed and self._answers and len(self._answers) == self._expected:
             answers, self._answers = self._answers, []
             self._deliver(b"[%b]" % b",".join(answers))
+
+
+def take_batch(
+    batch: Batch,
+    take: Callable[[Message, BatchReplies], bool],
+    refuse: Callable[[ClientProtocolError, BatchReplies, bytes], None],
+    deliver: Callable[[bytes], None],
+) -> bool:
+    """Takes every message of a client's array; True when an answer to it has come or will come."""
+    replies = BatchReplies(deliver)
+    for part in batch.parts:
+        try:
+            message = read_client_message(part)
+            if isinstance(message, Batch):
+                raise ClientProtocolError(INVALID_REQUEST, "Invalid request: a batch within a batch")
+        except ClientProtocolError as refusal:
+            replies.expect()
+            refuse(refusal, replies, part)
+            continue
+        if message.kind is Kind.REQUEST:
+            replies.expect()
+        if not take(message, replies) and message.kind is Kind.REQUEST:
+            replies.expect_less()
+    return replies.seal()

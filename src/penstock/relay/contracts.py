@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from penstock.errors import UpstreamError
+from penstock.policy.exchange import Route
 from penstock.wire.mcp.message import Message
-
-Route = object
-"""Where a client's message came from, as its link knows it. The relay only hands it back."""
 
 
 class ClientLink(Protocol):

@@ -7,14 +7,15 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock.errors import Failure, ToolListFailed
+from penstock.gate.gate import Gate
+from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.relay.contracts import Route, UpstreamLink
+from penstock.relay.contracts import UpstreamLink
 from penstock.relay.tool_list_pages import ToolListPages
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import Message
 
-Held = tuple[Message, Route | None]
+Held = tuple[Message, Exchange]
 
 
 class HeldRequests:
@@ -23,7 +24,8 @@ class HeldRequests:
     def __init__(
         self,
         upstream: UpstreamLink,
-        choice: ToolFilter,
+        gate: Gate,
+        session: Session,
         seconds: float,
         on_ready: Callable[[ToolCatalog], None],
         on_failed: Callable[[ToolListFailed, bytes | None, bool], None],
@@ -31,7 +33,8 @@ class HeldRequests:
         """`on_failed` gets the failure, the upstream's own error object if there is one, and whether that
         is the end: after a handshake there is no second chance."""
         self._upstream = upstream
-        self._choice = choice
+        self._gate = gate
+        self._session = session
         self._seconds = seconds
         self._on_ready = on_ready
         self._on_failed = on_failed
@@ -46,9 +49,9 @@ class HeldRequests:
         """Whether nobody waits."""
         return not self._held
 
-    def hold(self, message: Message, route: Route | None) -> None:
+    def hold(self, message: Message, exchange: Exchange) -> None:
         """Lets a message wait."""
-        self._held.append((message, route))
+        self._held.append((message, exchange))
         self.bytes_held += len(message.raw)
 
     def leave(self) -> list[Held]:
@@ -65,9 +68,9 @@ class HeldRequests:
         """
         key = id_key(id_token)
         for entry in self._held:
-            held, route = entry
+            held, exchange = entry
             assert held.id_token is not None
-            if route is None and id_key(held.id_token) == key:
+            if exchange.route is None and id_key(held.id_token) == key:
                 self._held.remove(entry)
                 self.bytes_held -= len(held.raw)
                 return True
@@ -80,7 +83,7 @@ class HeldRequests:
         self._is_final = is_final
         self._fetch = ToolListPages(meta, error_means_none)
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._timed_out)
-        self._upstream.send(self._fetch.first_request())
+        self._ask(self._fetch.first_request())
 
     def owns(self, id_token: bytes | None) -> bool:
         """Whether a response belongs to the fetch."""
@@ -89,14 +92,15 @@ class HeldRequests:
     def take_page(self, message: Message) -> None:
         """Takes one page of the list."""
         assert self._fetch is not None
+        self._gate.said("upstream", "answer", message.raw, session=self._session)
         try:
             request = self._fetch.take(message)
             if request is not None:
-                self._upstream.send(request)
+                self._ask(request)
                 return
             if self._fetch.refusal is not None and not self._is_final:
                 raise ToolListFailed("The upstream has no tools before its handshake")
-            catalog = self._fetch.catalog(self._choice)
+            catalog = self._fetch.catalog(self._gate.choice)
         except ToolListFailed as failure:
             self.fail(failure)
             return
@@ -115,6 +119,10 @@ class HeldRequests:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _ask(self, request: Message) -> None:
+        self._gate.said("penstock", "pass", request.raw, session=self._session)
+        self._upstream.send(request)
 
     def _timed_out(self) -> None:
         milliseconds = round(self._seconds * 1000)

@@ -5,31 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from penstock import limits
+from penstock.gate.gate import Gate
+from penstock.policy.exchange import Session
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.tools.schema import SchemaCheck
-from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.session_relay import SessionRelay
 
-if TYPE_CHECKING:  # loaded only where there are rules
-    from penstock.relay.review import Review, Reviews
-
 log = logging.getLogger("penstock")
-
-
-def open_relay(
-    client: ClientLink, link: UpstreamLink, choice: ToolFilter, review: Review | None, **options: Any
-) -> SessionRelay:
-    """A relay, with rules where there are some; `options` are those of `SessionRelay`."""
-    if review is None:
-        return SessionRelay(client, link, choice, **options)
-    from penstock.relay.ruled_relay import RuledSessionRelay
-
-    return RuledSessionRelay(client, link, choice, review, **options)
 
 
 class LinkPool:
@@ -38,36 +23,33 @@ class LinkPool:
     def __init__(
         self,
         open_link: Callable[[], UpstreamLink],
-        choice: ToolFilter,
+        gate: Gate,
         catalogs: Catalogs,
         tools_seconds: float,
         on_catalog: Callable[[ToolCatalog], None],
-        schema: SchemaCheck | None,
-        reviews: Reviews | None,
+        new_session: Callable[[bytes], Session],
     ) -> None:
         self.open_link = open_link
-        self.choice = choice
+        self._gate = gate
         self.catalogs = catalogs
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
-        self._schema = schema
-        self._reviews = reviews
+        self._new_session = new_session
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_relay(
         self, session_id: bytes, client: ClientLink, link: UpstreamLink, on_fatal: Callable[[Exception], None]
     ) -> SessionRelay:
         """A relay between `client` and a link of its own."""
-        return open_relay(
+        return SessionRelay(
             client,
             link,
-            self.choice,
-            self._reviews.new(session_id) if self._reviews is not None else None,
+            self._gate,
+            self._new_session(session_id),
             tools_seconds=self._tools_seconds,
             on_catalog=self._on_catalog,
             on_fatal=on_fatal,
             catalogs=self.catalogs.by_era(),
-            schema=self._schema,
         )
 
     @property

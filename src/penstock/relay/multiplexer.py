@@ -17,14 +17,13 @@ from msgspec import Raw
 
 from penstock import limits
 from penstock.errors import UpstreamError, UpstreamProtocolError
-from penstock.policy.tools import tool_lists
-from penstock.policy.tools.schema import SchemaCheck
-from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.gate.gate import Gate
+from penstock.policy.exchange import Exchange
+from penstock.policy.verdict import Why
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.tool_list_pages import own_notification
 from penstock.wire.json.ambiguity import Ambiguous, NotAnObject, NotJson, as_lax_readers_see, folded, members
 from penstock.wire.json.splice import maybe_sole_span, with_value
-from penstock.wire.mcp.eras import MODERN_VERSIONS
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
@@ -35,7 +34,7 @@ from penstock.wire.mcp.message import (
     Message,
     read_upstream_message,
 )
-from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, printable, told
+from penstock.wire.mcp.replies import INVALID_ANSWER, printable, told
 
 log = logging.getLogger("penstock")
 
@@ -43,6 +42,9 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 LISTEN = "subscriptions/listen"
 _UNREAD = "client does not read"
 _CANCELLED = "notifications/cancelled"
+_UNASKED = Why("relay", "drop", "it answers a question that nobody asked")
+_NOBODYS = Why("relay", "drop", "it belongs to no request")
+_TWO_WAYS = Why("protocol", "skip", "it can be read in two ways")
 
 
 class Asker(Protocol):
@@ -61,25 +63,18 @@ class Asker(Protocol):
     def cut(self) -> None:
         """Ends it without an answer: it does not read, and others wait."""
 
-    def push(self, raw: bytes) -> None:
-        """Something that comes before the answer."""
+    @property
+    def exchange(self) -> Exchange:
+        """What was asked."""
 
-    def answer(self, raw: bytes, code: int) -> None:
-        """The answer; `code` is that of its error, 0 when it is none."""
+    def push(self, message: Message) -> None:
+        """Something of the upstream's that comes before the answer."""
 
+    def answer(self, message: Message) -> None:
+        """The upstream's answer, with the id that the client wrote."""
 
-class _Asked:
-    """One request under way."""
-
-    __slots__ = ("asker", "id_token", "is_listening", "method", "progress_token")
-
-    def __init__(self, asker: Asker, message: Message) -> None:
-        assert message.id_token is not None
-        self.asker = asker
-        self.id_token = message.id_token
-        self.method = message.method
-        self.is_listening = message.method == LISTEN
-        self.progress_token: bytes | None = None
+    def fail(self, code: int, text: str) -> None:
+        """An error of ours in its place."""
 
 
 class Multiplexer:
@@ -88,17 +83,15 @@ class Multiplexer:
     def __init__(
         self,
         link: UpstreamLink,
-        choice: ToolFilter,
-        schema: SchemaCheck | None,
+        gate: Gate,
         on_lost: Callable[[UpstreamError], None] = lambda error: None,
     ) -> None:
         """`on_lost` hears of the end of the link, after everybody who waits."""
         self.link = link
         self._on_lost = on_lost
-        self._schema = schema
-        self._choice = choice
+        self._gate = gate
         self._last_number = 0
-        self._asked: dict[bytes, _Asked] = {}
+        self._asked: dict[bytes, Asker] = {}  # by the number that went up
         self._given_up: dict[bytes, float] = {}  # cancelled and not answered since, oldest first: until when
         self._lost: UpstreamError | None = None
         link.receiver = self
@@ -117,24 +110,20 @@ class Multiplexer:
         """Sends a request; gives what `cancel` takes."""
         if self._lost is not None:
             # It went while the request waited for the rules.
-            raw = error_reply(message.id_token, INTERNAL_ERROR, self._lost.safe_message)
-            asker.answer(raw, INTERNAL_ERROR)
+            asker.fail(INTERNAL_ERROR, self._lost.safe_message)
             return b""
         if _cancels(message):
             # No request at all, but who goes by the method alone would cancel what is somebody else's.
-            raw = error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found")
-            asker.answer(raw, METHOD_NOT_FOUND)
+            asker.fail(METHOD_NOT_FOUND, "Method not found")
             return b""
         self._last_number += 1
         number = b"%d" % self._last_number
-        asked = _Asked(asker, message)
         try:
-            renumbered = self._renumbered(message, number, asked)
+            renumbered = self._renumbered(message, number, asker.exchange)
         except Ambiguous as why:
-            reason = f"Invalid request: in _meta, {why}"
-            asker.answer(error_reply(message.id_token, INVALID_REQUEST, reason), INVALID_REQUEST)
+            asker.fail(INVALID_REQUEST, f"Invalid request: in _meta, {why}")
             return b""
-        self._asked[number] = asked
+        self._asked[number] = asker
         self.link.resume(_UNREAD)  # nobody waits for somebody else who does not read
         self.link.send(renumbered)
         return number
@@ -165,12 +154,12 @@ class Multiplexer:
 
     def end_listeners(self) -> None:
         """Ends the requests that only listen."""
-        for number, asked in tuple(self._asked.items()):
-            if asked.is_listening:
+        for number, asker in tuple(self._asked.items()):
+            if asker.exchange.method == LISTEN:
                 self.cancel(number)
-                asked.asker.end()
+                asker.end()
 
-    def _renumbered(self, message: Message, number: bytes, asked: _Asked) -> Message:
+    def _renumbered(self, message: Message, number: bytes, exchange: Exchange) -> Message:
         raw = with_value(message.raw, message.envelope, "id", number)
         envelope = {**message.envelope, "id": Raw(number)}
         params = message.params
@@ -179,7 +168,7 @@ class Multiplexer:
             text = bytes(meta)
             span = maybe_sole_span(text, "progressToken")
             if span is not None:
-                asked.progress_token = text[slice(*span)]
+                exchange.progress_token = text[slice(*span)]
                 new_meta = text[: span[0]] + number + text[span[1] :]
                 new_params = with_value(bytes(message.envelope["params"]), params, "_meta", new_meta)
                 raw = with_value(raw, envelope, "params", new_params)
@@ -194,7 +183,7 @@ class Multiplexer:
         try:
             message = read_upstream_message(raw)
         except UpstreamProtocolError as refusal:
-            self.upstream_refused(refusal.id_token, refusal.reason)
+            self._skip(refusal.id_token, refusal.reason, raw)
             return
         if isinstance(message, Batch):
             log.warning("Skipped a batch from the upstream: this protocol version has none.")
@@ -207,75 +196,69 @@ class Multiplexer:
 
     def _take_response(self, message: Message) -> None:
         token = message.id_token
-        asked = self._asked.pop(id_key(token), None) if token is not None else None
-        if asked is None:
+        asker = self._asked.pop(id_key(token), None) if token is not None else None
+        if asker is None:
             self._given_up.pop(id_key(token) if token is not None else b"", None)
             log.info("Dropped a response from the upstream that nobody waits for.")
+            self._gate.said("upstream", "drop", message.raw, _UNASKED)
             return
-        if self._is_withheld(message, asked.method):
-            asked.asker.answer(error_reply(asked.id_token, INTERNAL_ERROR, INVALID_ANSWER), INTERNAL_ERROR)
-            return
-        raw = with_value(message.raw, message.envelope, "id", asked.id_token)
+        exchange = asker.exchange
+        raw = with_value(message.raw, message.envelope, "id", exchange.id_token)
         try:
-            raw = self._with_own_subscription(raw, asked)
+            raw = _with_own_subscription(raw, exchange)
         except (Ambiguous, NotJson, NotAnObject):
             log.warning("Withheld a message of the upstream: it can be read in two ways.")
-            raw = error_reply(asked.id_token, INTERNAL_ERROR, INVALID_ANSWER)
-        asked.asker.answer(raw, _code(message))
-
-    def _is_withheld(self, message: Message, method: str | None) -> bool:
-        """Whether a message must not reach any client; says so."""
-        if self._choice.is_active and tool_lists.shows_hidden_tools(message, self._choice):
-            log.warning("Withheld a message of the upstream: it lists tools that are hidden.")
-            return True
-        if self._schema is None:
-            return False
-        return self._schema.maybe_objection(message, method, MODERN_VERSIONS[-1]) is not None
+            self._gate.said("upstream", "skip", message.raw, _TWO_WAYS, exchange)
+            asker.fail(INTERNAL_ERROR, INVALID_ANSWER)
+            return
+        asker.answer(Message(raw, Kind.RESPONSE, exchange.id_token, None, None, None, None, message.result))
 
     def _take_notification(self, message: Message) -> None:
-        if self._is_withheld(message, message.method):
-            return
         try:
-            asked, raw = self._route(message)
+            asker, raw = self._route(message)
         except (Ambiguous, NotJson, NotAnObject, msgspec.DecodeError, UnicodeDecodeError):
             log.warning("Dropped a message from the upstream: its params cannot be read.")
+            self._gate.said("upstream", "skip", message.raw, _TWO_WAYS)
             return
-        if asked is None:
+        if asker is None:
             what = printable(message.method or "")
             log.info("Dropped %s from the upstream: it belongs to no request.", what)
+            self._gate.said("upstream", "drop", message.raw, _NOBODYS)
             return
-        asked.asker.push(raw)
-        if asked.asker.is_full:
-            self._slow_down(asked)
+        if raw is not message.raw:
+            message = Message(raw, message.kind, message.id_token, message.method)
+        asker.push(message)
+        if asker.is_full:
+            self._slow_down(asker)
 
-    def _slow_down(self, slow: _Asked) -> None:
+    def _slow_down(self, slow: Asker) -> None:
         """Makes the upstream wait for a client that does not read, unless somebody else waits for it too."""
         if len(self._asked) == 1:
             self.link.pause(_UNREAD)
-        elif slow.asker.unread > limits.UNREAD_BYTES:
+        elif slow.unread > limits.UNREAD_BYTES:
             log.warning("Hung up on a client that does not read: others wait for the same upstream.")
-            slow.asker.cut()
+            slow.cut()
             for number in [number for number, asked in self._asked.items() if asked is slow]:
                 self.cancel(number)
 
-    def _route(self, message: Message) -> tuple[_Asked | None, bytes]:
+    def _route(self, message: Message) -> tuple[Asker | None, bytes]:
         """Whose a notification is, and its bytes with the client's own spelling of what we renumbered."""
         params = message.envelope.get("params")
         inner = members(params) if params is not None else {}
         if message.method == "notifications/progress" and "progressToken" in inner:
             asked = self._asked.get(bytes(inner["progressToken"]))
-            if asked is None or asked.progress_token is None:
+            if asked is None or asked.exchange.progress_token is None:
                 return None, b""
-            new = with_value(bytes(params or b""), inner, "progressToken", asked.progress_token)
+            new = with_value(bytes(params or b""), inner, "progressToken", asked.exchange.progress_token)
             return asked, with_value(message.raw, message.envelope, "params", new)
         meta = bytes(inner.get("_meta", b""))
         span = maybe_sole_span(meta, SUBSCRIPTION) if meta[:1] == b"{" else None
         if span is not None:
             asked = self._asked.get(meta[slice(*span)].strip(b'"'))
-            if asked is None or not asked.is_listening:
+            if asked is None or asked.exchange.method != LISTEN:
                 return None, b""
-            return asked, self._with_own_subscription(message.raw, asked)
-        one_shot = [asked for asked in self._asked.values() if not asked.is_listening]
+            return asked, _with_own_subscription(message.raw, asked.exchange)
+        one_shot = [asked for asked in self._asked.values() if asked.exchange.method != LISTEN]
         is_certain = len(one_shot) == 1 and not self._is_somebody_given_up()
         return (one_shot[0] if is_certain else None), message.raw
 
@@ -286,40 +269,24 @@ class Multiplexer:
             del self._given_up[next(iter(self._given_up))]
         return bool(self._given_up)
 
-    def _with_own_subscription(self, raw: bytes, asked: _Asked) -> bytes:
-        """`raw` with the subscription id that the client knows: the id of its own listen request."""
-        if not asked.is_listening:
-            return raw
-        envelope = members(raw)
-        outer = "result" if "result" in envelope else "params"
-        body = bytes(envelope.get(outer, b"{}"))
-        inner = members(body)
-        meta = bytes(inner.get("_meta", b""))
-        span = maybe_sole_span(meta, SUBSCRIPTION) if meta[:1] == b"{" else None
-        if span is None:
-            return raw
-        # The subscription id is the request's id; where it was sent as a string, it stays one.
-        token = asked.id_token
-        if meta[span[0]] == 0x22 and token[:1] != b'"':
-            token = b'"%b"' % token
-        new_meta = meta[: span[0]] + token + meta[span[1] :]
-        return with_value(raw, envelope, outer, with_value(body, inner, "_meta", new_meta))
-
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:
         """Something of the upstream's cannot be passed on; who waits for it hears an error."""
+        self._skip(id_token, why, b"")
+
+    def _skip(self, id_token: bytes | None, why: str, raw: bytes) -> None:
         log.warning("Skipped a message from the upstream. %s.", why)
-        asked = self._asked.pop(id_key(id_token), None) if id_token is not None else None
-        if asked is not None:
-            asked.asker.answer(error_reply(asked.id_token, INTERNAL_ERROR, told(why)), INTERNAL_ERROR)
+        asker = self._asked.pop(id_key(id_token), None) if id_token is not None else None
+        exchange = asker.exchange if asker is not None else None
+        self._gate.said("upstream", "skip", raw, Why("protocol", "skip", why), exchange)
+        if asker is not None:
+            asker.fail(INTERNAL_ERROR, told(why))
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """The link is gone: everybody who waits hears it."""
         self._lost = error
-        asked_by_all, self._asked = list(self._asked.values()), {}
-        for asked in asked_by_all:
-            asked.asker.answer(
-                error_reply(asked.id_token, INTERNAL_ERROR, error.safe_message), INTERNAL_ERROR
-            )
+        waiting, self._asked = list(self._asked.values()), {}
+        for asker in waiting:
+            asker.fail(INTERNAL_ERROR, error.safe_message)
         self._on_lost(error)
 
     async def close(self) -> None:
@@ -337,13 +304,21 @@ def _cancels(message: Message) -> bool:
     return any(folded(name) == "requestid" for name in message.params)
 
 
-def _code(message: Message) -> int:
-    error = message.envelope.get("error")
-    try:
-        return 0 if error is None else msgspec.json.decode(error, type=_Error).code
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return INTERNAL_ERROR
-
-
-class _Error(msgspec.Struct):
-    code: int = INTERNAL_ERROR
+def _with_own_subscription(raw: bytes, exchange: Exchange) -> bytes:
+    """`raw` with the subscription id that the client knows: the id of its own listen request."""
+    if exchange.method != LISTEN:
+        return raw
+    envelope = members(raw)
+    outer = "result" if "result" in envelope else "params"
+    body = bytes(envelope.get(outer, b"{}"))
+    inner = members(body)
+    meta = bytes(inner.get("_meta", b""))
+    span = maybe_sole_span(meta, SUBSCRIPTION) if meta[:1] == b"{" else None
+    if span is None:
+        return raw
+    # The subscription id is the request's id; where it was sent as a string, it stays one.
+    token = exchange.id_token
+    if meta[span[0]] == 0x22 and token[:1] != b'"':
+        token = b'"%b"' % token
+    new_meta = meta[: span[0]] + token + meta[span[1] :]
+    return with_value(raw, envelope, outer, with_value(body, inner, "_meta", new_meta))

@@ -7,11 +7,9 @@ import logging
 from collections.abc import Callable
 
 from penstock.errors import UpstreamError
+from penstock.gate.gate import Gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.tools.drift import maybe_drift
-from penstock.policy.tools.schema import SchemaCheck
-from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.policy.tools.tool_lists import shown_error
 from penstock.relay.catalogs import CatalogKey, Catalogs
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.multiplexer import Multiplexer
@@ -29,20 +27,18 @@ class SharedLink:
     def __init__(
         self,
         open_link: Callable[[], UpstreamLink],
-        choice: ToolFilter,
+        gate: Gate,
         catalogs: Catalogs,
         tools_seconds: float,
         on_catalog: Callable[[ToolCatalog], None],
-        schema: SchemaCheck | None,
         on_lost: Callable[[UpstreamError], None],
     ) -> None:
         """`on_lost` hears when the shared link is gone."""
         self._open_link = open_link
-        self._choice = choice
+        self._gate = gate
         self._catalogs = catalogs
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
-        self._schema = schema
         self._on_lost = on_lost
         self._ready: tuple[Multiplexer, ToolCatalog] | None = None
         self._waiting: list[Callable[[Outcome], None]] = []
@@ -52,7 +48,7 @@ class SharedLink:
     @property
     def refusal(self) -> bytes | None:
         """The error object of an upstream that does not speak the modern era."""
-        return shown_error(self._verdict.error, self._choice) if self._verdict is not None else None
+        return self._gate.shown_error(self._verdict.error) if self._verdict is not None else None
 
     def adopt(self, link: UpstreamLink, catalog: ToolCatalog) -> None:
         """Uses a link that is already open and known to be modern."""
@@ -112,7 +108,7 @@ class SharedLink:
     async def _learn(self) -> tuple[Multiplexer, ToolCatalog]:
         link = self._open_link()
         try:
-            _, catalog = await UpstreamProbe(link, self._tools_seconds).learn(self._choice, Era.MODERN)
+            _, catalog = await UpstreamProbe(link, self._tools_seconds).learn(self._gate.choice, Era.MODERN)
         except BaseException:
             await link.close()
             raise
@@ -131,4 +127,4 @@ class SharedLink:
         return self._share(link), known
 
     def _share(self, link: UpstreamLink) -> Multiplexer:
-        return Multiplexer(link, self._choice, self._schema, self._on_lost)
+        return Multiplexer(link, self._gate, self._on_lost)

@@ -20,9 +20,10 @@ from penstock.errors import (
     UpstreamError,
     UpstreamLost,
 )
+from penstock.gate.pending import PendingTable
 from penstock.net.http_client import HttpClient
+from penstock.policy.exchange import Exchange
 from penstock.relay.contracts import UpstreamReceiver
-from penstock.relay.pending import Exchange, PendingTable
 from penstock.upstream import refusals
 from penstock.upstream.endpoint import maybe_target
 from penstock.upstream.handshake import Handshake, revive

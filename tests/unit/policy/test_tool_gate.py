@@ -12,7 +12,7 @@ from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog, build_catalog, empty_catalog
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict, Why
 from penstock.wire.mcp.message import Message, read_client_message
 
 CATALOG = build_catalog([b'{"tools":[{"name":"echo","inputSchema":{}}]}'], ToolFilter())
@@ -76,9 +76,19 @@ def test_a_call_without_params_has_invalid_params() -> None:
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
 def test_tool_requests_without_an_id_are_dropped(method: str) -> None:
-    for head in (b"", b'"id":null,'):
-        raw = b'{"jsonrpc":"2.0",%b"method":"%b","params":{"name":"echo"}}' % (head, method.encode())
-        assert isinstance(_judge(raw), Drop)
+    raw = b'{"jsonrpc":"2.0","method":"%b","params":{"name":"echo"}}' % method.encode()
+    assert isinstance(_judge(raw), Drop)
+
+
+@pytest.mark.parametrize("name", ["echo", "write_file", "nobody"])
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+def test_tool_requests_with_an_id_of_null_are_refused_whatever_the_tool(method: str, name: str) -> None:
+    raw = b'{"jsonrpc":"2.0","id":null,"method":"%b","params":{"name":"%b"}}'
+    verdict = _judge(raw % (method.encode(), name.encode()))
+    assert isinstance(verdict, Answer)
+    assert verdict.is_malformed
+    reason = f"Invalid request: {method} with an id of null".encode()
+    assert verdict.raw == b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"}}' % reason
 
 
 @pytest.mark.parametrize(
@@ -180,7 +190,9 @@ def test_what_is_dropped_is_dropped_for_a_reason_that_can_be_logged() -> None:
         ("tools/list", "tools/list without an id"),
         ("TOOLS/call", "a notification whose method merely looks like a tool method"),
     ):
-        assert _judge(b'{"jsonrpc":"2.0","method":"%b"}' % method.encode()) == Drop(why)
+        assert _judge(b'{"jsonrpc":"2.0","method":"%b"}' % method.encode()) == Drop(
+            Why("tool filter", "drop", why)
+        )
 
 
 def test_a_response_of_the_clients_is_not_the_gates_business() -> None:

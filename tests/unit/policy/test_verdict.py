@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict, is_open
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict, Why, is_open
 
 
 def test_rules_have_a_say_in_what_passes_and_in_lists_that_we_give_for_the_upstream() -> None:
@@ -12,7 +12,9 @@ def test_rules_have_a_say_in_what_passes_and_in_lists_that_we_give_for_the_upstr
     assert is_open(Answer(b"{}", is_list=True))
 
 
-@pytest.mark.parametrize("verdict", [Answer(b"{}"), Answer(b"{}", -32602), Drop("no id"), HOLD])
+@pytest.mark.parametrize(
+    "verdict", [Answer(b"{}"), Answer(b"{}", -32602), Drop(Why("filter", "drop", "no id")), HOLD]
+)
 def test_rules_have_none_in_what_was_refused(verdict: Verdict) -> None:
     assert not is_open(verdict)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from penstock import limits
+from penstock.gate.gate import Gate
+from penstock.policy.exchange import Session
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.link_pool import LinkPool
@@ -24,12 +26,11 @@ def test_no_link_is_opened_while_too_many_are_closing() -> None:
     async def run() -> None:
         pool = LinkPool(
             Lingering,  # type: ignore[arg-type]
-            ToolFilter(),
+            Gate(ToolFilter()),
             Catalogs(None),  # type: ignore[arg-type]
             1.0,
             lambda catalog: None,
-            None,
-            None,
+            lambda session_id: Session(),
         )
         links = [Lingering() for _ in range(limits.SESSIONS)]
         for link in links:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.gate.gate import Gate
 from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.tool_filter import ToolFilter
@@ -29,7 +30,7 @@ class Side:
 
 def test_a_fault_in_the_gate_lets_nothing_pass_and_tells_nothing(monkeypatch, caplog) -> None:
     client, upstream = Side(), Side()
-    relay = SessionRelay(client, upstream, ToolFilter(deny=(compile_pattern("x", "deny list"),)))
+    relay = SessionRelay(client, upstream, Gate(ToolFilter(deny=(compile_pattern("x", "deny list"),))))
 
     def broken(message, catalog):
         raise RuntimeError("/a/secret/path")
@@ -46,7 +47,7 @@ def test_a_fault_in_the_gate_lets_nothing_pass_and_tells_nothing(monkeypatch, ca
 
 def test_a_batch_within_a_batch_of_the_upstreams_is_not_taken_apart() -> None:
     client, upstream = Side(), Side()
-    relay = SessionRelay(client, upstream, ToolFilter())
+    relay = SessionRelay(client, upstream, Gate(ToolFilter()))
     relay.from_client(b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
     relay.from_upstream(b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26"}}')
     client.heard.clear()

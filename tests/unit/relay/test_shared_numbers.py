@@ -8,6 +8,8 @@ import pytest
 
 import hostile
 from memory_doors import Memory, ModernDoor
+from penstock.gate.gate import Gate
+from penstock.policy.exchange import Exchange
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.multiplexer import SUBSCRIPTION, Multiplexer
 from penstock.wire.mcp.message import Message, read_client_message
@@ -83,15 +85,15 @@ class _Client:
 
     is_full = False
     unread = 0
+    exchange = Exchange()
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
 
-    def push(self, raw: bytes) -> None:
-        self.heard.append(raw)
+    def push(self, message: Message) -> None:
+        self.heard.append(message.raw)
 
-    def answer(self, raw: bytes, code: int) -> None:
-        self.heard.append(raw)
+    answer = push
 
 
 LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%b"}}'
@@ -100,12 +102,13 @@ LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"inf
 def _ask(shared: Multiplexer, asker: _Client, more: bytes = b"") -> bytes:
     message = read_client_message(_call(more))
     assert isinstance(message, Message)
+    asker.exchange = Exchange.of(message)
     return shared.ask(message, asker)  # type: ignore[arg-type]
 
 
 def test_what_a_cancelled_call_still_says_is_not_heard_by_who_is_left() -> None:
     link, one, other = Memory(), _Client(), _Client()
-    shared = Multiplexer(link, ToolFilter(), None)  # type: ignore[arg-type]
+    shared = Multiplexer(link, Gate(ToolFilter()))  # type: ignore[arg-type]
     number = _ask(shared, one)
     _ask(shared, other)
     shared.cancel(number)
@@ -118,7 +121,7 @@ def test_what_a_cancelled_call_still_says_is_not_heard_by_who_is_left() -> None:
 
 def test_a_subscription_is_only_of_who_listens() -> None:
     link, asker = Memory(), _Client()
-    shared = Multiplexer(link, ToolFilter(), None)  # type: ignore[arg-type]
+    shared = Multiplexer(link, Gate(ToolFilter()))  # type: ignore[arg-type]
     number = _ask(shared, asker)
     said = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"%b":%b}}}'
     shared.from_upstream(said % (SUBSCRIPTION.encode(), number))

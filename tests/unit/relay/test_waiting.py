@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import hostile
-from memory_doors import CHOICE, Memory, post
+from memory_doors import GATE, Memory, post
 from penstock import limits
 from penstock.downstream.modern_http import ModernDoor as ModernHttpDoor
 from penstock.net.http_exchange import Reply
@@ -26,7 +26,7 @@ ANSWER = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","cap
 def test_a_client_that_cannot_be_paused_is_refused_when_too_much_waits() -> None:
     async def run() -> None:
         client, upstream = Memory(), Memory()
-        relay = SessionRelay(client, upstream, CHOICE)  # type: ignore[arg-type]
+        relay = SessionRelay(client, upstream, GATE)  # type: ignore[arg-type]
         text = b"x" * (limits.HELD_BYTES // 2)
         for number in range(1, 10):
             relay.from_client(CALL % (number, text))
@@ -43,7 +43,7 @@ def _lists_asked_for(*said: bytes) -> int:
 
     async def run() -> int:
         upstream = Memory()
-        relay = SessionRelay(Memory(), upstream, CHOICE)  # type: ignore[arg-type]
+        relay = SessionRelay(Memory(), upstream, GATE)  # type: ignore[arg-type]
         for raw in said:
             relay.from_upstream(raw) if raw is ANSWER else relay.from_client(raw)
         relay.end()
@@ -71,14 +71,13 @@ def test_who_hangs_up_is_not_kept_until_the_upstream_answers() -> None:
     async def run() -> None:
         shared_link = SharedLink(
             Memory,  # type: ignore[arg-type]
-            CHOICE,
+            GATE,
             Catalogs(_never),
             60.0,
             lambda known: None,
-            None,
             lambda error: None,
         )
-        door = ModernHttpDoor(shared_link, CHOICE, None)
+        door = ModernHttpDoor(shared_link, GATE, None)
         replies = [Reply(Memory(), False, True) for _ in range(3)]  # type: ignore[arg-type]
         for reply in replies:
             door.handle(post(MODERN_CALL, b"2026-07-28"), reply)

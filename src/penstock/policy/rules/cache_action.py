@@ -51,7 +51,7 @@ class Cache(Struct, frozen=True):
             result = scene.effects.cached(stored)
             if result is not None:
                 return Stop("cache", "Answered from the cache", result=result)
-        exchange.to_store.append((key, self.ttl))
+        exchange.to_store += ((key, self.ttl),)
         return None
 
     def key_for(self, scene: RuleRun) -> bytes:
@@ -75,7 +75,7 @@ def store_answer(message: Message, context: Context, effects: Effects) -> None:
     exchange = context.exchange
     if exchange is None or not exchange.to_store:
         return
-    wanted, exchange.to_store = exchange.to_store, []
+    wanted, exchange.to_store = exchange.to_store, ()
     result = result_of(message)
     if result is None or not _may_be_kept(result):
         return

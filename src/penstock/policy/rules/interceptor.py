@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 from penstock import limits
 from penstock.errors import ProtocolError
+from penstock.policy.exchange import Exchange, Session
 from penstock.policy.rules import embedded, tasks, tool_annotations
 from penstock.policy.rules.cache_action import Cache, store_answer
 from penstock.policy.rules.chain import FAILED, UNKNOWN_TASK, Blocked, Plan, Walk
@@ -19,7 +20,7 @@ from penstock.policy.rules.effect_contract import (
     ScriptSpec,
     WebhookSpec,
 )
-from penstock.policy.rules.exchange import Context, Direction, ExchangeState, MethodStats, SessionState
+from penstock.policy.rules.exchange import Context, Direction
 from penstock.policy.rules.interceptor_config import InterceptorConfig
 from penstock.policy.rules.message_parts import member_place, method_of
 from penstock.policy.rules.method_classes import REVIEWED
@@ -39,15 +40,14 @@ __all__ = [
     "Direction",
     "EffectVerdict",
     "Effects",
-    "ExchangeState",
+    "Exchange",
     "ForkSpec",
     "Interceptor",
-    "MethodStats",
     "Outcome",
     "Pass",
     "Refuse",
     "ScriptSpec",
-    "SessionState",
+    "Session",
     "WebhookSpec",
 ]
 
@@ -239,7 +239,7 @@ class Interceptor:
                     if "result" in late.message.envelope:
                         return Blocked("task", Stop("error", UNKNOWN_TASK))
                     continue
-                exchange = ExchangeState(late.request, scene.context.now)
+                exchange = Exchange.of(late.request, scene.context.now)
                 context = Context(scene.context.session, "upstream", scene.context.now, exchange)
                 inner = RuleRun(late.message, context, self._effects, self.config.rule_set)
                 blocked, _ = await self._walk(inner, plan)
@@ -260,7 +260,6 @@ class Interceptor:
         if exchange is not None and rules:
             exchange.intercepted = True
         if blocked is not None:
-            context.session.stats_of(method_of(message, context)).blocked += 1
             raw = refusal(message, context, blocked, self.config.chain.block_code)
             reason = blocked.stop.reason
             if message.kind is Kind.RESPONSE and raw is not None:

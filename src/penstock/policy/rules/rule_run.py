@@ -72,7 +72,7 @@ class RuleRun:
         self.is_changed = True
         exchange = self.context.exchange
         if exchange is not None and self.rule not in exchange.modified:
-            exchange.modified.append(self.rule)
+            exchange.modified += (self.rule,)
 
     def put(self, member: str, value: bytes) -> None:
         """Replaces one of the outermost members, or adds it."""

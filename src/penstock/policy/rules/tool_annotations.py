@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from penstock import limits
-from penstock.policy.rules.exchange import Context, SessionState
+from penstock.policy.exchange import Session
+from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.message_parts import method_of, result_of
 from penstock.wire.json.ambiguity import Ambiguous, NotAnArray, NotAnObject, NotJson, elements, members
 from penstock.wire.mcp.message import Message
@@ -24,7 +25,7 @@ _UNCLEAR = (Ambiguous, NotJson, NotAnObject, NotAnArray, KeyError, msgspec.Decod
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-def annotation_of(tool: str, name: str, session: SessionState) -> bytes | None:
+def annotation_of(tool: str, name: str, session: Session) -> bytes | None:
     """The JSON value of a tool's annotation; None when nobody can say."""
     known = session.annotations.get(tool)
     return None if known is None else known.get(name, DEFAULTS.get(name, b"null"))

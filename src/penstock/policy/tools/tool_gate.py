@@ -5,13 +5,21 @@ from __future__ import annotations
 import msgspec
 
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict, Why
 from penstock.wire.json.ambiguity import as_lax_readers_see
-from penstock.wire.mcp.message import INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
-from penstock.wire.mcp.replies import error_reply, raw_error_reply, result_reply, tool_not_found
+from penstock.wire.mcp.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Kind, Message
+from penstock.wire.mcp.replies import (
+    TOOL_NOT_FOUND,
+    error_reply,
+    printable,
+    raw_error_reply,
+    result_reply,
+    tool_not_found,
+)
 
 CALL = "tools/call"
 LIST = "tools/list"
+STAGE = "tool filter"
 GATED = frozenset({CALL, LIST})
 _REQUEST = Kind.REQUEST
 
@@ -27,14 +35,22 @@ def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
     if method not in GATED:
         if method is not None and _looks_gated(method):
             if message.kind is not _REQUEST:
-                return Drop("a notification whose method merely looks like a tool method")
+                return Drop(Why(STAGE, "drop", "a notification whose method merely looks like a tool method"))
             return _protocol_error(message, METHOD_NOT_FOUND, "Method not found")
         return FORWARD
-    if message.kind is not _REQUEST or message.id_token == b"null":
-        return Drop(f"{method} without an id")
+    if message.kind is not _REQUEST:
+        return Drop(Why(STAGE, "drop", f"{method} without an id"))
+    if message.id_token == b"null":
+        return null_id(message)
     if catalog is None:
         return HOLD
     return _list(message, catalog) if method == LIST else _call(message, catalog)
+
+
+def null_id(message: Message) -> Answer:
+    """The answer to a request about tools whose id is null: the protocol forbids it, and what it began could
+    be told from nothing else."""
+    return _protocol_error(message, INVALID_REQUEST, f"Invalid request: {message.method} with an id of null")
 
 
 def _looks_gated(method: str) -> bool:
@@ -57,7 +73,8 @@ def _call(message: Message, catalog: ToolCatalog) -> Verdict:
             return _protocol_error(message, INVALID_PARAMS, "Invalid params: name must be a string")
     if name in catalog.names:
         return FORWARD
-    return Answer(tool_not_found(message.id_token, name))
+    why = Why(STAGE, "deny", f"Tool not found: {printable(name)}", TOOL_NOT_FOUND)
+    return Answer(tool_not_found(message.id_token, name), word="deny", why=why)
 
 
 def _list(message: Message, catalog: ToolCatalog) -> Verdict:
@@ -73,4 +90,5 @@ def _list(message: Message, catalog: ToolCatalog) -> Verdict:
 
 
 def _protocol_error(message: Message, code: int, reason: str) -> Answer:
-    return Answer(error_reply(message.id_token, code, reason), code)
+    why = Why(STAGE, "refuse", reason, code)
+    return Answer(error_reply(message.id_token, code, reason), code, word="refuse", why=why)

@@ -12,12 +12,12 @@ from penstock.policy.rules.interceptor import (
     ALLOWED,
     Context,
     EffectVerdict,
-    ExchangeState,
+    Exchange,
     ForkSpec,
     Interceptor,
     Outcome,
     ScriptSpec,
-    SessionState,
+    Session,
     WebhookSpec,
 )
 from penstock.policy.rules.interceptor_config import InterceptorConfig, build
@@ -88,8 +88,8 @@ class NotedEffects:
         return out
 
 
-def session(**more: Any) -> SessionState:
-    return SessionState(**{"id": "s1", "started": 100.0, "upstream": "u", **more})
+def session(**more: Any) -> Session:
+    return Session(**{"id": "s1", "started": 100.0, "upstream": "u", **more})
 
 
 def loaded(tree: object) -> InterceptorConfig:
@@ -146,22 +146,22 @@ def finish(outcome: Outcome | Awaitable[Outcome]) -> Outcome:
 
 
 def context(
-    state: SessionState | None = None,
+    state: Session | None = None,
     direction: Any = "client",
     of: Message | None = None,
     now: float = 100.0,
 ) -> Context:
-    exchange = ExchangeState(of, now) if of is not None else None
+    exchange = Exchange.of(of, now) if of is not None else None
     return Context(state or session(), direction, now, exchange)
 
 
-def send(box: Interceptor, message: Message, state: SessionState | None = None) -> Outcome:
+def send(box: Interceptor, message: Message, state: Session | None = None) -> Outcome:
     """A message of the client's."""
     of = message if message.kind is Kind.REQUEST else None
     return finish(box.on_client(message, context(state, "client", of)))
 
 
-def answer(box: Interceptor, message: Message, to: Message, state: SessionState | None = None) -> Outcome:
+def answer(box: Interceptor, message: Message, to: Message, state: Session | None = None) -> Outcome:
     """A response of the upstream's to the request `to`."""
     return finish(box.on_upstream(message, context(state, "upstream", to)))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scenes import NotedEffects, context, error_of, finish, interceptor, request, response, rule, session
 
-from penstock.policy.rules.interceptor import Context, Interceptor, Outcome, Pass, Refuse, SessionState
+from penstock.policy.rules.interceptor import Context, Interceptor, Outcome, Pass, Refuse, Session
 from penstock.wire.mcp.message import Message
 
 CACHE = rule(
@@ -18,7 +18,7 @@ LIST = {"prompts": [{"name": "p"}]}
 
 
 def _exchange(
-    box: Interceptor, message: Message, result: Any, state: SessionState | None = None
+    box: Interceptor, message: Message, result: Any, state: Session | None = None
 ) -> tuple[Outcome, Context]:
     where = context(state or session(), "client", message)
     outcome = finish(box.on_client(message, where))

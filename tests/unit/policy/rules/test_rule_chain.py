@@ -477,7 +477,7 @@ def test_an_exchange_remembers_what_was_done_to_it() -> None:
     where = context(of=CALL)
     finish(box.on_client(CALL, where))
     assert where.exchange is not None
-    assert (where.exchange.intercepted, where.exchange.modified) == (True, ["r"])
+    assert (where.exchange.intercepted, where.exchange.modified) == (True, ("r",))
     assert b'"u"' in where.exchange.request.raw
 
 
@@ -490,7 +490,6 @@ def test_state_carries_from_a_response_to_the_next_request() -> None:
     assert isinstance(send(box, CALL, state).verdict, Pass)
     answer(box, response({"content": []}), CALL, state)
     assert error_of(send(box, CALL, state))["message"] == "tainted"
-    assert state.stats["tools/call"].blocked == 1
 
 
 def test_in_mode_transport_rules_see_frames_of_no_method() -> None:

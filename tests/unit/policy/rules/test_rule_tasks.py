@@ -21,7 +21,7 @@ from scenes import (
 from scenes import session as new_session
 
 from penstock import limits
-from penstock.policy.rules.interceptor import Interceptor, Outcome, Pass, Refuse, SessionState
+from penstock.policy.rules.interceptor import Interceptor, Outcome, Pass, Refuse, Session
 
 FETCH = request("tools/call", {"name": "fetch", "arguments": {}})
 OTHER = request("tools/call", {"name": "other", "arguments": {}})
@@ -53,7 +53,7 @@ def _note(result: dict[str, Any], task: str) -> Any:
 
 
 def _brought(
-    box: Interceptor, how: str, state: SessionState, task: str = "t1", result: dict[str, Any] = RESULT
+    box: Interceptor, how: str, state: Session, task: str = "t1", result: dict[str, Any] = RESULT
 ) -> Outcome:
     if how == "notifications/tasks":
         return finish(box.on_upstream(_note(result, task), context(state, "upstream")))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from scenes import NotedEffects, loaded, request, rule, send, session
 
-from penstock.policy.rules.exchange import Context, ExchangeState
+from penstock.policy.exchange import Exchange
+from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.interceptor import Interceptor, Outcome, Pass
 from penstock.policy.rules.interceptor_config import build, describe
 
@@ -22,7 +23,8 @@ def _outcome(condition: object, way: str, *headers: tuple[bytes, bytes]) -> bool
         "allow when": [rule("allow", when=[condition], priority=1), rule({"block": "no"}, id="rest")],
     }[way]
     box = Interceptor(loaded({"rules": rules}), NotedEffects())
-    exchange = ExchangeState(CALL, 100.0, headers=headers)
+    exchange = Exchange.of(CALL, 100.0)
+    exchange.headers = headers
     outcome: Any = box.on_client(CALL, Context(session(), "client", 100.0, exchange))
     assert isinstance(outcome, Outcome)
     return isinstance(outcome.verdict, Pass)

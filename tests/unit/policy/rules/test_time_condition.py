@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from scenes import NotedEffects, loaded, request, rule, session
 
-from penstock.policy.rules.exchange import Context, ExchangeState
+from penstock.policy.exchange import Exchange
+from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.interceptor import Interceptor, Pass
 from penstock.policy.rules.interceptor_config import build, describe
 
@@ -22,7 +23,7 @@ def _is_outside(when: str, **hours: object) -> bool:
         loaded({"rules": [rule({"block": "late"}, when=[{"time_outside": hours}])]}), NotedEffects()
     )
     wall = datetime.fromisoformat(when).replace(tzinfo=UTC).timestamp()
-    context = Context(session(), "client", 100.0, ExchangeState(CALL, 100.0), wall=wall)
+    context = Context(session(), "client", 100.0, Exchange.of(CALL, 100.0), wall=wall)
     outcome: Any = box.on_client(CALL, context)
     return not isinstance(outcome.verdict, Pass)
 

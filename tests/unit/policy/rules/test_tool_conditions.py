@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scenes import answer, client, context, interceptor, request, response, rule, send, session
 
-from penstock.policy.rules.interceptor import Outcome, Pass, SessionState
+from penstock.policy.rules.interceptor import Outcome, Pass, Session
 from penstock.policy.rules.interceptor_config import build
 
 LIST = request("tools/list", {})
@@ -65,7 +65,7 @@ def test_what_names_no_tool_is_a_fault(given: object) -> None:
     assert faults
 
 
-def _listed(*tools: object) -> tuple[Any, SessionState]:
+def _listed(*tools: object) -> tuple[Any, Session]:
     box = interceptor(rule({"block": "no"}, when=[{"method_equals": "tools/call"}, NOT_READING]))
     state = session()
     assert _passes(answer(box, response({"tools": list(tools)}), LIST, state))

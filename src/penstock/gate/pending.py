@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
-
-from msgspec import Struct
 
 from penstock import limits
-from penstock.relay.contracts import Route
+from penstock.policy.exchange import Exchange
 from penstock.wire.mcp.ids import exact_key, id_key
-
-
-class Exchange(Struct):
-    """One request and, when it comes, its answer."""
-
-    id_token: bytes
-    method: str
-    route: Route | None = None
-    meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
-    asked: Any = None  # what the rules remember of it (relay/review.Asked), where they were asked
-    weight: int = 0  # bytes that are kept for it
 
 
 class PendingTable:
@@ -48,11 +34,9 @@ class PendingTable:
         key = exact_key(exchange.id_token)
         if key in self._exchanges:
             return False
-        exchange.weight = len(key) + len(exchange.method)
+        exchange.weight = len(key) + len(exchange.method) + len(exchange.request.raw)
         if exchange.meta is not None:
             exchange.weight += len(exchange.meta)
-        if exchange.asked is not None:
-            exchange.weight += len(exchange.asked.state.request.raw)
         self._weight += exchange.weight
         if len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES:
             self._forget_oldest()

@@ -1,0 +1,95 @@
+"""Pass-through, on the way back: asks the gate about every message of a response, and does what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from penstock.policy.exchange import Exchange
+from penstock.policy.verdict import FORWARD, Answer, Forward, Verdict, Wait
+from penstock.wire.mcp.message import Batch, Kind, Message, read_upstream_message
+
+if TYPE_CHECKING:
+    from penstock.downstream.passthrough_response import PassthroughResponse
+    from penstock.gate.session_table import TrackedSession
+
+_REQUEST, _RESPONSE = Kind.REQUEST, Kind.RESPONSE
+
+Then = Callable[[bytes | None], None]
+"""Gets what may pass, None when nothing may."""
+
+
+def judge(response: PassthroughResponse, message: Message | Batch, raw: bytes, then: Then) -> None:
+    """Asks the gate about what the upstream says; `then` gets what may pass, at once or later."""
+    if isinstance(message, Batch):
+        _judge_batch(response, message, then)
+        return
+    gate = response.passthrough.gate
+    exchange = _exchange_of(response, message)
+    verdict = gate.upstream_says(message, exchange)
+    if verdict is FORWARD and not gate.keeps_requests:
+        then(raw)
+    else:
+        _carry_out(response, verdict, message, exchange, then)
+
+
+def _judge_batch(response: PassthroughResponse, batch: Batch, then: Then) -> None:
+    """Asks about each message of an array; what is left of it passes when all are decided."""
+    parts = batch.parts
+    kept: dict[int, bytes | None] = {}
+
+    def settle(place: int, passed: bytes | None) -> None:
+        kept[place] = passed
+        if len(kept) == len(parts):
+            left = [part for _, part in sorted(kept.items()) if part is not None]
+            then(batch.raw if left == parts else b"[%b]" % b",".join(left) if left else None)
+
+    for place, part in enumerate(parts):
+        judge(response, read_upstream_message(part), part, partial(settle, place))
+    if not parts:
+        then(batch.raw)
+
+
+def _exchange_of(response: PassthroughResponse, message: Message) -> Exchange:
+    """The exchange that a message of the upstream's belongs to, or begins."""
+    own = response.exchange
+    if message.kind is _RESPONSE:
+        found = None
+        if response.passthrough.known is not None and message.id_token is not None:
+            found = cast("TrackedSession", own.session).requests.close(message.id_token)
+        if response.is_to_one_message:
+            found = own
+        if found is not None:
+            found.status = response.status
+            return found
+    return Exchange(
+        message.id_token or b"", message.method or "", None, None, own.session, None, response.version
+    )
+
+
+def _carry_out(
+    response: PassthroughResponse, verdict: Verdict, message: Message, exchange: Exchange, then: Then
+) -> None:
+    """Does what was decided about a message of the upstream's."""
+    if isinstance(verdict, Wait):
+        verdict.then(lambda settled: _carry_out(response, settled, message, exchange, then))
+    elif isinstance(verdict, Forward):
+        passed = verdict.message or message
+        if passed.kind is _REQUEST and passed.id_token is not None:
+            _remember(response, passed.id_token, exchange)
+        if verdict.word == "block":
+            response.stand_in_head()
+        then(passed.raw)
+    else:
+        if isinstance(verdict, Answer):
+            response.passthrough.answer_upstream(verdict.raw, response.upstream_headers)
+        then(None)
+
+
+def _remember(response: PassthroughResponse, id_token: bytes, exchange: Exchange) -> None:
+    """Keeps a request of the upstream's until its client has answered it."""
+    if response.passthrough.known is not None:
+        waiting = cast("TrackedSession", exchange.session).upstream_requests
+        waiting.close(id_token)
+        waiting.open(exchange)

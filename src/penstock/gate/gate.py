@@ -1,0 +1,103 @@
+"""The gate: what becomes of a message, in either direction. Whoever asks it only carries the verdict out.
+
+Nobody else asks the tool filter, the check for hidden tools, the schema or the rules. This is the plain form;
+`ruled.RuledGate` and `observed.ObservedGate` wrap it and are loaded where there are rules or observers.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.policy.exchange import Exchange, Session
+from penstock.policy.tools import tool_gate, tool_lists
+from penstock.policy.tools.schema import SchemaCheck
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Why, Word
+from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, Kind, Message
+from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply
+
+log = logging.getLogger("penstock")
+
+_RESPONSE = Kind.RESPONSE
+HIDDEN = "it lists tools that are hidden"
+
+
+class Gate:
+    """Asks the tool filter what clients may say, and keeps from them what the upstream must not."""
+
+    keeps_requests = False  # it must be told which request a message belongs to, by whatever way it comes
+
+    def __init__(self, choice: ToolFilter, schema: SchemaCheck | None = None) -> None:
+        self.choice = choice
+        self.is_filtering = choice.is_active
+        self.may_object = choice.is_active  # it may keep back what a careless reader could find in odd bytes
+        self._schema = schema
+
+    def client_says(self, message: Message, exchange: Exchange) -> Verdict:
+        """What becomes of a client's message. `exchange` is the one that it begins, or, for a response, that
+        of the upstream's request."""
+        if self.is_filtering:
+            return FORWARD if message.kind is _RESPONSE else tool_gate.judge(message, exchange.catalog)
+        if message.id_token == b"null" and message.method in tool_gate.GATED:
+            return tool_gate.null_id(message)
+        return FORWARD
+
+    def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
+        """What becomes of a message of the upstream's: its answer in `exchange`, or what begins one."""
+        if self.is_filtering and tool_lists.shows_hidden_tools(message, self.choice):
+            return withheld(message, exchange, Why("hidden tools", "block", HIDDEN, INTERNAL_ERROR))
+        if self._schema is not None:
+            method = message.method if message.kind is not _RESPONSE else exchange.method or None
+            why = self._schema.maybe_objection(message, method, exchange.version)
+            if why is not None:
+                return withheld(message, exchange, Why("schema", "block", why, INTERNAL_ERROR))
+        return FORWARD
+
+    @property
+    def is_ruled(self) -> bool:
+        """Whether rules are in force at the moment."""
+        return False
+
+    def lists_hidden_tools(self, text: bytes) -> bool:
+        """Whether what is no message, such as the body of an error, lists tools that are hidden."""
+        return self.is_filtering and tool_lists.text_lists_hidden_tools(text, self.choice)
+
+    def shown_error(self, error: bytes) -> bytes:
+        """The upstream's error object as a client may see it."""
+        return tool_lists.shown_error(error, self.choice)
+
+    def said(
+        self,
+        sender: str,
+        word: Word,
+        raw: bytes,
+        why: Why | None = None,
+        exchange: Exchange | None = None,
+        session: Session | None = None,
+        sent: bytes | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Takes note of what never gets to the gate: what could not be read, what we ask the upstream
+        ourselves, what we answer when it is gone. Nobody listens here (see `observed.ObservedGate`)."""
+
+
+def withheld(message: Message, exchange: Exchange, why: Why) -> Verdict:
+    """The verdict on what a client must not see: who waits for it, on either side, gets an error."""
+    if message.kind is _RESPONSE:
+        log.warning("Withheld an answer of the upstream. %s.", _sentence(why.reason))
+        id_token = exchange.id_token or message.id_token
+        return Forward(error_message(id_token, INTERNAL_ERROR, INVALID_ANSWER), "block", why)
+    log.warning("Dropped a message from the upstream. %s.", _sentence(why.reason))
+    if message.kind is Kind.REQUEST and why.rule == "schema":
+        raw = error_reply(message.id_token, INVALID_PARAMS, "Invalid params")
+        return Answer(raw, INVALID_PARAMS, word="block", why=why)
+    return Drop(why, "block")
+
+
+def error_message(id_token: bytes | None, code: int, text: str) -> Message:
+    """An error of ours in the place of an answer."""
+    return Message(error_reply(id_token, code, text), _RESPONSE, id_token or b"null", None)
+
+
+def _sentence(reason: str) -> str:
+    return reason[:1].upper() + reason[1:]

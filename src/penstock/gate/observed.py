@@ -1,0 +1,161 @@
+"""A gate that tells observers of every message. Loaded only where there are some."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from penstock.errors import ProtocolError
+from penstock.gate.gate import Gate
+from penstock.gate.record import MessageKind, Observer, Record, Sender
+from penstock.policy.exchange import NO_REQUEST, Exchange, Session
+from penstock.policy.verdict import Answer, Drop, Forward, Hold, Verdict, Wait, Why, Word
+from penstock.wire.mcp.eras import Era, maybe_modern_meta
+from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message, read_upstream_message
+
+log = logging.getLogger("penstock")
+
+_KINDS: dict[Kind, MessageKind] = {
+    Kind.REQUEST: "request",
+    Kind.NOTIFICATION: "notification",
+    Kind.RESPONSE: "response",
+}
+
+
+class ObservedGate(Gate):
+    """Wraps a gate, plain or ruled: decides nothing, and tells what was decided."""
+
+    keeps_requests = True
+
+    def __init__(self, inner: Gate, observers: Sequence[Observer], session: Session) -> None:
+        """`session` stands for what belongs to no client: our own requests before the first one comes."""
+        self._inner = inner
+        self._observers = observers
+        self._own = session
+        self.choice = inner.choice
+        self.is_filtering = inner.is_filtering
+        self.may_object = inner.may_object
+        self.lists_hidden_tools = inner.lists_hidden_tools  # type: ignore[method-assign]
+        self.shown_error = inner.shown_error  # type: ignore[method-assign]
+
+    @property
+    def is_ruled(self) -> bool:
+        """Whether rules are in force at the moment."""
+        return self._inner.is_ruled
+
+    def client_says(self, message: Message, exchange: Exchange) -> Verdict:
+        """What the wrapped gate says."""
+        since = self._begin(message, exchange)
+        verdict = self._inner.client_says(message, exchange)
+        self._follow("client", message, exchange, verdict, since)
+        return verdict
+
+    def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
+        """What the wrapped gate says."""
+        since = self._begin(message, exchange)
+        verdict = self._inner.upstream_says(message, exchange)
+        self._follow("upstream", message, exchange, verdict, since)
+        return verdict
+
+    def said(
+        self,
+        sender: str,
+        word: Word,
+        raw: bytes,
+        why: Why | None = None,
+        exchange: Exchange | None = None,
+        session: Session | None = None,
+        sent: bytes | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Tells of what never got to the gate."""
+        if session is None:
+            session = exchange.session if exchange is not None else self._own
+        kind, method, id_token = _outline(raw, sender)
+        request = exchange.record if exchange is not None and kind != "request" else None
+        if method is None and exchange is not None:
+            method = exchange.method or None
+        who: Sender = "client" if sender == "client" else "upstream" if sender == "upstream" else "penstock"
+        self._tell(
+            Record(time.time(), session, who, kind, method, id_token, raw, word, sent, why, request, status)
+        )
+
+    def _begin(self, message: Message, exchange: Exchange) -> float:
+        """When the message came, on the monotonic clock: one that was held came when it was first seen."""
+        now = time.monotonic()
+        if message.kind is Kind.RESPONSE:
+            return now
+        if not exchange.started:
+            exchange.started = now
+        if exchange.request is NO_REQUEST:
+            exchange.request = message
+        if exchange.session.era is None:
+            _learn_era(message, exchange.session)
+        return exchange.started
+
+    def _follow(
+        self, sender: Sender, message: Message, exchange: Exchange, verdict: Verdict, since: float
+    ) -> None:
+        if isinstance(verdict, Wait):
+            verdict.then(lambda settled: self._saw(sender, message, exchange, settled, since))
+        elif not isinstance(verdict, Hold):  # held: it will be asked about again
+            self._saw(sender, message, exchange, verdict, since)
+
+    def _saw(
+        self, sender: Sender, message: Message, exchange: Exchange, verdict: Verdict, since: float
+    ) -> None:
+        assert isinstance(verdict, Forward | Answer | Drop)
+        now, wall = time.monotonic(), time.time()
+        is_response = message.kind is Kind.RESPONSE
+        sent = None
+        if isinstance(verdict, Forward) and verdict.message is not None:
+            sent = verdict.message.raw
+        elif isinstance(verdict, Answer):
+            sent = verdict.raw
+        record = Record(
+            wall - (now - since),
+            exchange.session,
+            sender,
+            _KINDS[message.kind],
+            (exchange.method or None) if is_response else message.method,
+            message.id_token,
+            message.raw,
+            verdict.word,
+            sent,
+            verdict.why,
+            exchange.record if is_response else None,
+            exchange.status if is_response else None,
+            round((now - since) * 1_000_000),
+        )
+        if is_response:
+            exchange.response, exchange.answered = message, now
+        else:
+            exchange.record = record
+        self._tell(record)
+
+    def _tell(self, record: Record) -> None:
+        for observer in self._observers:
+            try:
+                observer.saw(record)
+            except Exception:
+                log.exception("An observer failed.")
+
+
+def _learn_era(message: Message, session: Session) -> None:
+    """The first message that tells the era of a session tells it."""
+    if message.method == "initialize":
+        session.era = Era.LEGACY
+    elif maybe_modern_meta(message.params) is not None:
+        session.era = Era.MODERN
+
+
+def _outline(raw: bytes, sender: str) -> tuple[MessageKind, str | None, bytes | None]:
+    """Kind, method and id of what was said beside the gate, as far as it can be read."""
+    try:
+        message = read_client_message(raw) if sender == "client" else read_upstream_message(raw)
+    except ProtocolError as why:
+        return "other", None, why.id_token
+    if isinstance(message, Batch):
+        return "other", None, None
+    return _KINDS[message.kind], message.method, message.id_token

@@ -1,0 +1,52 @@
+"""What an observer is told of one message. Observers attach here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from penstock.policy.exchange import Session
+from penstock.policy.verdict import Why, Word
+from penstock.wire.mcp.eras import Era
+
+Sender = Literal["client", "upstream", "penstock"]
+MessageKind = Literal["request", "notification", "response", "other"]
+
+
+class Record(Struct, frozen=True):
+    """One message and what became of it. Bytes are those of the wire, never a copy made of what was read."""
+
+    received: float  # seconds since the epoch
+    session: Session  # as it is at the moment; its id does not change
+    sender: Sender
+    kind: MessageKind  # other: it could not be read
+    method: str | None  # of a response: that of its request
+    id_token: bytes | None  # as written
+    raw: bytes  # as it came, or, from penstock, as it was sent
+    verdict: Word
+    sent: bytes | None = None  # what went on in its place, or the answer to its sender; None: nothing
+    why: Why | None = None
+    request: Record | None = None  # of a response: what was told of its request
+    status: int | None = None  # of HTTP, where there was one
+    micros: int = 0  # spent in here until it was decided, waiting included
+
+    @property
+    def session_id(self) -> str:
+        """Whose it is."""
+        return self.session.id
+
+    @property
+    def era(self) -> Era | None:
+        """In which era its session speaks, as far as that is known."""
+        return self.session.era
+
+
+class Observer(Protocol):
+    """Who watches. It is called in the middle of passing a message on, so it must not wait for anything."""
+
+    def saw(self, record: Record) -> None:
+        """A message came by. What this raises is logged, and changes nothing."""
+
+    def close(self) -> None:
+        """No more messages will come: what is not written yet is written now."""

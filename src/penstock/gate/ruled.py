@@ -1,0 +1,311 @@
+"""A gate with rules: what the tool filter has nothing against, the rules look at, in both directions.
+
+Loaded only where a configuration file was named. Most rules answer at once; one that has to wait holds this
+message and no other. Nothing that goes wrong here lets a message pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from penstock.errors import ProtocolError
+from penstock.gate.gate import Gate, error_message
+from penstock.policy.exchange import NO_REQUEST, Exchange, Session
+from penstock.policy.rules.exchange import Context, Direction
+from penstock.policy.rules.interceptor import Interceptor
+from penstock.policy.rules.outcome import Outcome, Pass, Refuse
+from penstock.policy.tools import tool_gate
+from penstock.policy.tools.schema import SchemaCheck
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why, is_open
+from penstock.wire.mcp.eras import decode_sender
+from penstock.wire.mcp.message import (
+    INTERNAL_ERROR,
+    Batch,
+    Kind,
+    Message,
+    read_client_message,
+    read_upstream_message,
+)
+from penstock.wire.mcp.replies import CANCELLED, error_code, error_reply
+
+log = logging.getLogger("penstock")
+
+_RESPONSE = Kind.RESPONSE
+_FAILED = "Internal error"
+
+
+class Rules:
+    """The rules in force. A reload puts a new interceptor here; exchanges under way keep the old one."""
+
+    def __init__(self, interceptor: Interceptor | None) -> None:
+        self.current = interceptor
+
+
+class RuleWait(Wait):
+    """A message about which the rules have not decided yet."""
+
+    __slots__ = ("_after", "_session", "_task")
+
+    def __init__(
+        self, message: Message, is_from_client: bool, session: Session, after: Callable[[Outcome], Verdict]
+    ) -> None:
+        super().__init__(message, is_from_client)
+        self._session = session
+        self._after = after
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, awaited: Awaitable[Outcome]) -> None:
+        """Begins to wait."""
+        self._session.waiting[self] = None
+        self._task = asyncio.get_running_loop().create_task(self._wait(awaited))
+        self._task.add_done_callback(lambda task: self._session.decided(self))
+
+    def cancel(self) -> None:
+        """Whoever sent it wants no answer any more."""
+        self._give_up(Outcome(Refuse(None, "", "cancelled"), reason=CANCELLED))
+
+    def fail(self, why: str) -> None:
+        """It will not pass."""
+        self._give_up(_closed(self.message, why))
+
+    def _give_up(self, outcome: Outcome) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self._session.decided(self)
+            self.settle(self._after(outcome))
+
+    async def _wait(self, awaited: Awaitable[Outcome]) -> None:
+        try:
+            outcome = await awaited
+        except Exception:
+            log.exception("The rules failed.")
+            outcome = _closed(self.message, _FAILED)
+        self.settle(self._after(outcome))
+
+
+class RuledGate(Gate):
+    """The plain gate, with the rules behind it on the way up and on the way back."""
+
+    keeps_requests = True
+
+    def __init__(self, choice: ToolFilter, schema: SchemaCheck | None, rules: Rules) -> None:
+        super().__init__(choice, schema)
+        self.may_object = True
+        self._rules = rules
+
+    @property
+    def is_ruled(self) -> bool:
+        """Whether rules are in force at the moment: a reload may take them away."""
+        return self._rules.current is not None
+
+    def client_says(self, message: Message, exchange: Exchange) -> Verdict:
+        """The plain verdict, then the rules', then, on what they changed, the plain one again: no rule makes
+        a hidden tool callable."""
+        if message.kind is _RESPONSE:
+            return self._client_answers(message, exchange)
+        session = exchange.session
+        if message.method == "notifications/cancelled" and self._cancels_what_waits(message, session):
+            return Drop(Why("rules", "drop", "it cancels a request that never went upstream"))
+        verdict = super().client_says(message, exchange)
+        if verdict is HOLD:
+            return verdict
+        if session.client_name is None or message.method == "initialize":
+            session.client_name = maybe_client_name(message)
+        self._begin(message, exchange)
+        if is_open(verdict) and _watches(exchange, "client"):
+            return self._ask(message, exchange, "client", lambda said: self._judged(said, message, exchange))
+        return self._listed(verdict, exchange)
+
+    def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
+        """The plain verdict, then, on what may pass, the rules'."""
+        verdict = super().upstream_says(message, exchange)
+        if message.kind is not _RESPONSE:
+            self._begin(message, exchange)
+        else:
+            exchange.session.message_count += 1
+            exchange.response, exchange.answered = message, time.monotonic()
+            if exchange.request is NO_REQUEST:
+                # A complaint that names no request is nobody's answer, and harmless.
+                is_complaint = message.id_token in (None, b"null") and not message.has_result
+                if self.is_ruled and not is_complaint:
+                    return Drop(Why("rules", "drop", "it answers a question that nobody asked"))
+                exchange.rules, exchange.request = self._rules.current, message
+        if verdict is not FORWARD or not _watches(exchange, "upstream"):
+            return verdict
+        return self._ask(message, exchange, "upstream", lambda said: _passed_back(said, message))
+
+    def _client_answers(self, message: Message, exchange: Exchange) -> Verdict:
+        if exchange.request is NO_REQUEST:
+            self._begin(message, exchange)
+        else:
+            exchange.session.message_count += 1
+            exchange.response, exchange.answered = message, time.monotonic()
+        if not _watches(exchange, "client"):
+            return FORWARD
+        return self._ask(message, exchange, "client", lambda said: _passed_up(said, message))
+
+    def _begin(self, message: Message, exchange: Exchange) -> None:
+        """These rules are asked about the message and its answer, reload or not."""
+        exchange.session.message_count += 1
+        exchange.rules = self._rules.current
+        exchange.request = message
+        exchange.started = exchange.started or time.monotonic()
+
+    def _cancels_what_waits(self, message: Message, session: Session) -> bool:
+        # Where clients share a session, an id may be another client's; whoever cancels there hangs up.
+        token = None if session.is_shared else (message.params or {}).get("requestId")
+        return token is not None and session.cancel(bytes(token))
+
+    def _judged(self, said: Outcome, message: Message, exchange: Exchange) -> Verdict:
+        """The verdict on a client's request or notification about which the rules have decided."""
+        verdict = _passed_up(said, message)
+        if not isinstance(verdict, Forward):
+            return verdict
+        again = super().client_says(verdict.message or message, exchange)
+        if again is FORWARD:
+            return verdict
+        if again is HOLD:  # a rule made a tool call of something else, before any catalog was needed
+            return _passed_up(_closed(message, _FAILED), message)
+        return self._listed(again, exchange)
+
+    def _listed(self, verdict: Verdict, exchange: Exchange) -> Verdict:
+        """A list from the catalog is a response like any other to the rules."""
+        if not isinstance(verdict, Answer) or not verdict.is_list:
+            return verdict
+        exchange.session.message_count += 1
+        if not _watches(exchange, "upstream"):
+            return verdict
+        listed = read_upstream_message(verdict.raw)
+        assert isinstance(listed, Message)
+
+        def answer(said: Outcome) -> Verdict:
+            passed = _passed_back(said, listed)
+            if not isinstance(passed, Forward) or passed.message is None:
+                return verdict
+            word = "answer" if passed.word == "change" else passed.word
+            return Answer(passed.message.raw, is_list=True, word=word, why=passed.why)
+
+        return self._ask(listed, exchange, "upstream", answer)
+
+    def _ask(
+        self,
+        message: Message,
+        exchange: Exchange,
+        direction: Direction,
+        after: Callable[[Outcome], Verdict],
+    ) -> Verdict:
+        rules = exchange.rules
+        assert rules is not None
+        context = Context(exchange.session, direction, time.monotonic(), exchange, wall=time.time())
+        decide = rules.on_client if direction == "client" else rules.on_upstream
+        try:
+            outcome = decide(message, context)
+        except Exception:
+            log.exception("The rules failed.")
+            outcome = _closed(message, _FAILED)
+        if isinstance(outcome, Outcome):
+            return after(outcome)
+        wait = RuleWait(message, direction == "client", exchange.session, after)
+        wait.start(outcome)
+        return wait
+
+
+def _watches(exchange: Exchange, direction: Direction) -> bool:
+    """Whether any of these rules could care about the message, or about its response; one lookup."""
+    rules = exchange.rules
+    return rules is not None and rules.watches(exchange.request.method, direction)
+
+
+def _passed_up(said: Outcome, message: Message) -> Verdict:
+    """What the rules decided about a message of the client's, as a verdict."""
+    verdict, why = said.verdict, _why(said)
+    if isinstance(verdict, Refuse):
+        if verdict.raw is None or message.kind is _RESPONSE:
+            return Drop(why, "drop" if verdict.action == "cancelled" else "block")
+        # A call has no HTTP status of its own, whatever becomes of it: see the tool gate.
+        code = 0 if message.method == tool_gate.CALL else error_code(verdict.raw)
+        return Answer(verdict.raw, code, word="answer" if said.blocked_by is None else "block", why=why)
+    changed = _reread(verdict, message, read_client_message)
+    if changed is not None:
+        return _forward(changed, message, said)
+    if message.kind is Kind.REQUEST:
+        raw = error_reply(message.id_token, INTERNAL_ERROR, _FAILED)
+        return Answer(raw, INTERNAL_ERROR, word="block", why=why)
+    return Drop(why, "block")
+
+
+def _passed_back(said: Outcome, message: Message) -> Verdict:
+    """The same for the upstream's. A blocked response passes as an error: somebody waits for it."""
+    verdict, why = said.verdict, _why(said)
+    if isinstance(verdict, Refuse):
+        if verdict.raw is None:
+            return Drop(why, "drop" if verdict.action == "cancelled" else "block")
+        return Answer(verdict.raw, error_code(verdict.raw), word="block", why=why)
+    changed = _reread(verdict, message, read_upstream_message)
+    if changed is not None:
+        return _forward(changed, message, said)
+    if message.kind is _RESPONSE:
+        return Forward(error_message(message.id_token, INTERNAL_ERROR, _FAILED), "block", why)
+    return Drop(why, "block")
+
+
+def _forward(changed: Message, message: Message, said: Outcome) -> Verdict:
+    if said.blocked_by is not None:
+        return Forward(changed, "block", _why(said))
+    if changed is message:
+        return Forward(None, "pass", _why(said)) if said.rules else FORWARD
+    return Forward(changed, "change", _why(said))
+
+
+def _why(said: Outcome) -> Why:
+    verdict = said.verdict
+    if isinstance(verdict, Refuse):
+        return Why(
+            verdict.rule, verdict.action, said.reason or "", error_code(verdict.raw or b""), said.rules
+        )
+    action = "block" if said.blocked_by is not None else "change" if verdict.changed else ""
+    rule = said.blocked_by or (said.rules[-1] if said.rules else "")
+    return Why(rule, action, said.reason or "", error_code(verdict.raw) if said.blocked_by else 0, said.rules)
+
+
+def _closed(message: Message, why: str) -> Outcome:
+    """The outcome when the rules cannot be heard: nothing passes."""
+    raw = error_reply(message.id_token, INTERNAL_ERROR, why)
+    if message.kind is _RESPONSE:
+        return Outcome(Pass(raw, True), (), "rules", why)
+    return Outcome(Refuse(raw if message.kind is Kind.REQUEST else None, "", "error"), (), "rules", why)
+
+
+def _reread(verdict: Pass, message: Message, read: Callable[[bytes], Message | Batch]) -> Message | None:
+    """The message that passes; None when a rule made something of it that must not be forwarded."""
+    if not verdict.changed:
+        return message
+    try:
+        changed = read(verdict.raw)
+    except ProtocolError as refusal:
+        log.error("A rule made a message that must not be forwarded. %s.", refusal.reason)
+        return None
+    return changed if isinstance(changed, Message) else None
+
+
+def maybe_client_name(message: Message) -> str | None:
+    """What the client calls itself, at its handshake or in the `_meta` of a modern request."""
+    params = message.params or {}
+    try:
+        info = params.get("clientInfo") if message.method == "initialize" else None
+        if info is None and "_meta" in params:
+            said = decode_sender(params["_meta"]).client
+            info = None if said is msgspec.UNSET else said
+        return None if info is None else msgspec.json.decode(info, type=_ClientInfo).name
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+class _ClientInfo(msgspec.Struct):
+    name: str | None = None

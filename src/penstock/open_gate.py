@@ -1,0 +1,72 @@
+"""Which gate stands between clients and upstream: plain, with rules, with observers. Chosen once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream
+from penstock.gate.gate import Gate
+from penstock.policy.exchange import Session
+from penstock.policy.tools.schema import SchemaCheck
+
+if TYPE_CHECKING:  # loaded only where there are rules or observers
+    from penstock.gate.record import Observer
+    from penstock.gate.session_table import SessionTable
+    from penstock.live_rules import LiveRules
+
+
+class OpenGate(Struct, frozen=True):
+    """A gate, and the sessions, where it asks whose a message is."""
+
+    gate: Gate
+    sessions: SessionTable | None = None
+
+    def new_session(self, session_id: bytes | None = None) -> Session:
+        """The session of a client that has a link of its own."""
+        return Session() if self.sessions is None else self.sessions.new(session_id)
+
+
+def open_gate(
+    config: ProxyConfig, live_rules: LiveRules | None, observers: Sequence[Observer] = ()
+) -> OpenGate:
+    """The gate that `config` asks for."""
+    schema = SchemaCheck(config.validate) if config.validate is not None else None
+    if live_rules is None and not observers:
+        return OpenGate(Gate(config.choice, schema))
+    sessions = _session_table(config)
+    gate = Gate(config.choice, schema)
+    if live_rules is not None:
+        from penstock.gate.ruled import RuledGate
+
+        gate = RuledGate(config.choice, schema, live_rules.rules)
+    if observers:
+        from penstock.gate.observed import ObservedGate
+
+        gate = ObservedGate(gate, observers, sessions.new())
+    return OpenGate(gate, sessions)
+
+
+def _session_table(config: ProxyConfig) -> SessionTable:
+    import time
+
+    from penstock import limits
+    from penstock.gate.session_table import SessionTable, TrackedSession
+    from penstock.state.memory import MemoryTable
+
+    known: MemoryTable[bytes, TrackedSession] = MemoryTable(
+        limits.STATE_SESSIONS, limits.STATE_SECONDS, time.monotonic, on_dropped=TrackedSession.end
+    )
+    return SessionTable(_name(config), known)
+
+
+def _name(config: ProxyConfig) -> str:
+    """What stands for the upstream in the keys of what rules remember."""
+    upstream = config.upstream
+    if isinstance(upstream, CommandUpstream):
+        return "\0".join(upstream.command)
+    if isinstance(upstream, ReplayUpstream):
+        return upstream.path
+    return upstream.url.origin + upstream.url.target.decode()

@@ -1,0 +1,37 @@
+"""How far the handshake of a session has come, as somebody sees it who only passes it on."""
+
+from __future__ import annotations
+
+from penstock.relay.server_info import ServerInfo, maybe_server_info
+from penstock.wire.mcp.eras import BATCH_VERSION, MODERN_VERSIONS
+from penstock.wire.mcp.message import Message
+
+
+class Handshake:
+    """The handshake of the legacy era; in the modern one nothing of this ever happens."""
+
+    __slots__ = ("has_tools", "is_answered", "is_begun", "is_confirmed", "version")
+
+    def __init__(self) -> None:
+        self.is_begun = False  # initialize went upstream
+        self.is_answered = False  # and was answered with a result
+        self.is_confirmed = False  # the client has said that it is initialized
+        self.has_tools = True  # unless the upstream says otherwise
+        self.version: object = MODERN_VERSIONS[-1]  # until another one is agreed on
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether arrays of messages are part of the protocol."""
+        return self.version == BATCH_VERSION
+
+    def take_answer(self, message: Message) -> bool:
+        """Takes the upstream's answer to initialize; False when it refuses, and the client may try again."""
+        result = message.envelope.get("result")
+        if result is None:
+            self.is_begun = False
+            return False
+        answer = maybe_server_info(result) or ServerInfo()
+        self.is_answered = True
+        self.version = answer.version
+        self.has_tools = answer.has_tools
+        return True
