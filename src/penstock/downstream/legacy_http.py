@@ -147,14 +147,14 @@ class HttpSession:
         """How long the session may be idle: less for a client that only ever said hello."""
         return limits.SESSION_SHY_SECONDS if self.is_shy else float("inf")
 
-    def take(self, message: Message | Batch, reply: Reply) -> None:
+    def take(self, message: Message | Batch, reply: Reply, headers: Headers) -> None:
         """Takes what the client posted."""
         self._requests += 1
         if is_refused_for_now(reply, self._link):
             return
         post = Post(reply, self, message)
         self._posts[post] = None
-        if not self._relay.take(message, post):
+        if not self._relay.take(message, post, headers):
             post.accept()
 
     def open_stream(self, reply: Reply) -> None:
@@ -305,7 +305,7 @@ class LegacyDoor:
         else:
             session = self._maybe_session(request, reply)
         if session is not None:
-            session.take(message, reply)
+            session.take(message, reply, request.headers)
 
     def _maybe_new_session(self, reply: Reply) -> HttpSession | None:
         if self._pool.is_full or not self._sessions.make_room():

@@ -217,6 +217,7 @@ class ModernDoor:
             session=self._session(request),
             catalog=catalog,
             version=_VERSION,
+            headers=request.headers,
         )
         self._carry_out(self._gate.client_says(message, exchange), message, exchange, reply, shared)
 

@@ -139,6 +139,7 @@ class Passthrough:
             refuse_message(reply, refusal)
             return
         exchange = self.exchange_of(message, self.session_of(request, head, message), head)
+        exchange.headers = request.headers
         if message.method in tool_gate.GATED:
             exchange.catalog = self._catalogs.maybe_known(self._catalog_key(request))
         verdict = self.gate.client_says(message, exchange)

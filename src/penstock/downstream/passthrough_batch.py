@@ -61,6 +61,7 @@ class PostedBatch:
         for message in self._messages:
             exchange = self._passthrough.exchange_of(message, self._session, self._head)
             exchange.catalog = catalog
+            exchange.headers = self._request.headers
             self._exchanges.append(exchange)
         for place, (message, exchange) in enumerate(zip(self._messages, self._exchanges, strict=True)):
             verdicts.take(place, self._passthrough.gate.client_says(message, exchange))

@@ -12,6 +12,7 @@ from penstock.net.http_exchange import Reply, Request
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
+from penstock.wire.http.http1 import Headers
 from penstock.wire.mcp.message import Message
 
 log = logging.getLogger("penstock")
@@ -51,11 +52,11 @@ class SseSession:
         """It is never idle."""
         return float("inf")
 
-    def take(self, body: bytes, reply: Reply) -> None:
+    def take(self, body: bytes, reply: Reply, headers: Headers) -> None:
         """Takes what the client posted. The answer goes to the stream, a refusal to the post."""
         if is_refused_for_now(reply, self._link):
             return
-        self._relay.from_client(body, reply)
+        self._relay.from_client(body, reply, headers)
         if not reply.is_started:
             reply.send(202, [(b"Content-Type", b"text/plain")], b"Accepted")
 
@@ -159,7 +160,7 @@ class SseDoor:
         if wrong is not None:
             refuse(reply, *wrong)
             return
-        session.take(request.body, reply)
+        session.take(request.body, reply, request.headers)
 
     def _over(self, session: SseSession, error: PenstockError | None) -> None:
         self._sessions.remove(session)

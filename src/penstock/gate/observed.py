@@ -6,10 +6,13 @@ import logging
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from penstock.errors import ProtocolError
 from penstock.gate.gate import Gate
 from penstock.gate.record import MessageKind, Observer, Record, Sender
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
+from penstock.policy.tools import tool_gate
 from penstock.policy.verdict import Answer, Drop, Forward, Hold, Verdict, Wait, Why, Word
 from penstock.wire.mcp.eras import Era, maybe_modern_meta
 from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message, read_upstream_message
@@ -127,6 +130,8 @@ class ObservedGate(Gate):
             exchange.record if is_response else None,
             exchange.status if is_response else None,
             round((now - since) * 1_000_000),
+            _maybe_tool(exchange.request),
+            exchange.headers,
         )
         if is_response:
             exchange.response, exchange.answered = message, now
@@ -140,6 +145,16 @@ class ObservedGate(Gate):
                 observer.saw(record)
             except Exception:
                 log.exception("An observer failed.")
+
+
+def _maybe_tool(request: Message) -> str | None:
+    """The tool that a request calls."""
+    if request.method != tool_gate.CALL or request.tool is not None:
+        return request.tool
+    try:
+        return msgspec.json.decode((request.params or {})["name"], type=str)
+    except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _learn_era(message: Message, session: Session) -> None:

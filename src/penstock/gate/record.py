@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from penstock.policy.exchange import Session
+from penstock.policy.exchange import Headers, Session
 from penstock.policy.verdict import Why, Word
 from penstock.wire.mcp.eras import Era
 
@@ -14,7 +14,7 @@ Sender = Literal["client", "upstream", "penstock"]
 MessageKind = Literal["request", "notification", "response", "other"]
 
 
-class Record(Struct, frozen=True):
+class Record(Struct):
     """One message and what became of it. Bytes are those of the wire, never a copy made of what was read."""
 
     received: float  # seconds since the epoch
@@ -30,6 +30,11 @@ class Record(Struct, frozen=True):
     request: Record | None = None  # of a response: what was told of its request
     status: int | None = None  # of HTTP, where there was one
     micros: int = 0  # spent in here until it was decided, waiting included
+    tool: str | None = None  # which tool a call is for, where that can be told
+    headers: Headers = ()  # of the HTTP request that brought it
+    # Those who observe may number and mark what they were told:
+    index: int = 0
+    trace: str = ""
 
     @property
     def session_id(self) -> str:

@@ -6,7 +6,7 @@ what rules did are there where rules or observers look at messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # loaded only where there are rules
 
 Scalar = str | int | float | bool | None
 
-Headers = tuple[tuple[bytes, bytes], ...]
+Headers = Sequence[tuple[bytes, bytes]]
 """Names and values of an HTTP request, as they came. They may be credentials: nothing of them is logged."""
 
 Route = object

@@ -13,7 +13,8 @@ from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.wire.http.http1 import Headers
-from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.eras import Era, maybe_modern_meta
+from penstock.wire.mcp.message import Kind, Message
 
 log = logging.getLogger("penstock")
 
@@ -68,6 +69,16 @@ def rights_of(headers: Headers) -> bytes:
     for name, value in sorted(telling):
         state.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
     return state.digest()
+
+
+def maybe_own(known: dict[Era, ToolCatalog], message: Message, is_begun: bool) -> ToolCatalog | None:
+    """Which known catalog is a session's own, by the first message that tells its era; `is_begun` says whether
+    there was a handshake before it."""
+    if message.method == "initialize" or is_begun:
+        return known.get(Era.LEGACY)
+    if maybe_modern_meta(message.params) is not None:
+        return known.get(Era.MODERN)
+    return known.get(Era.LEGACY) if message.kind is Kind.REQUEST else None
 
 
 class Catalogs:

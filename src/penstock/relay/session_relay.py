@@ -20,11 +20,12 @@ from penstock.errors import (
 from penstock.gate.carry import carry_out
 from penstock.gate.gate import Gate
 from penstock.gate.pending import PendingTable, RecentIds
-from penstock.policy.exchange import Exchange, Route, Session
+from penstock.policy.exchange import Exchange, Headers, Route, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
 from penstock.relay.batch_replies import BatchReplies, take_batch
+from penstock.relay.catalogs import maybe_own
 from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.handshake import Handshake
 from penstock.relay.held_requests import HeldRequests
@@ -104,29 +105,30 @@ class SessionRelay:
 
     # --- from the client -------------------------------------------------------------------------------
 
-    def from_client(self, raw: bytes, route: Route | None = None) -> None:
-        """Takes one message as the client sent it."""
+    def from_client(self, raw: bytes, route: Route | None = None, headers: Headers = ()) -> None:
+        """Takes one message as the client sent it, with the headers of what brought it."""
         try:
             message = read_client_message(raw)
         except ClientProtocolError as refusal:
             self.refuse_client(refusal, route, raw)
             return
         try:
-            self.take(message, route)
+            self.take(message, route, headers)
         except Exception:
             # A fault of ours must neither let a message pass half judged nor end the session.
             log.exception("A message from the client could not be handled.")
             id_token = message.id_token if isinstance(message, Message) else None
             self._client.refuse(error_reply(id_token, INTERNAL_ERROR, "Internal error"), route)
 
-    def take(self, message: Message | Batch, route: Route | None = None) -> bool:
+    def take(self, message: Message | Batch, route: Route | None = None, headers: Headers = ()) -> bool:
         """Passes on, answers or drops what a client said; True when an answer has come or will come."""
         if not isinstance(message, Message):
-            return self._take_batch(message, route)
+            return self._take_batch(message, route, headers)
         if message.kind is _RESPONSE:
             self._take_response(message)
             return False
         exchange = Exchange(message.id_token or b"", message.method or "", route, None, self._session)
+        exchange.headers = headers
         verdict = self._verdict(message, exchange)
         if verdict is FORWARD:
             return self._pass_on(message, exchange)
@@ -185,20 +187,11 @@ class SessionRelay:
         if self._is_filtering:
             if self._catalog is None:
                 if self._catalogs:
-                    self._choose_catalog(message)
+                    self._catalog = maybe_own(self._catalogs, message, self._handshake.is_begun)
             elif not self._was_catalog_seen and message.method in tool_gate.GATED:
                 self._was_catalog_seen = True
             exchange.catalog = self._catalog
         return self._gate.client_says(message, exchange)
-
-    def _choose_catalog(self, message: Message) -> None:
-        """The first message that tells the era of this session tells which known catalog is its own."""
-        if message.method == "initialize" or self._handshake.is_begun:
-            self._catalog = self._catalogs.get(Era.LEGACY)
-        elif maybe_modern_meta(message.params) is not None:
-            self._catalog = self._catalogs.get(Era.MODERN)
-        elif message.kind is Kind.REQUEST:
-            self._catalog = self._catalogs.get(Era.LEGACY)
 
     def _pass_on(self, message: Message, exchange: Exchange) -> bool:
         method = message.method
@@ -234,12 +227,17 @@ class SessionRelay:
             return
         carry_out(self._gate.client_says(message, exchange), message, self._upstream.send)
 
-    def _take_batch(self, batch: Batch, route: Route | None) -> bool:
+    def _take_batch(self, batch: Batch, route: Route | None, headers: Headers) -> bool:
         if not self._handshake.has_batches or not batch.parts:
             reason = "Invalid request: batches are not part of this protocol version"
             self.refuse_client(ClientProtocolError(INVALID_REQUEST, reason), route, batch.raw)
             return True
-        return take_batch(batch, self.take, self.refuse_client, lambda raw: self._to_client(raw, route))
+        return take_batch(
+            batch,
+            lambda message, replies: self.take(message, replies, headers),
+            self.refuse_client,
+            lambda raw: self._to_client(raw, route),
+        )
 
     def _cancel_ends_here(self, message: Message) -> bool:
         """Whether a cancel is for a request that never went upstream; one that is held is forgotten."""
@@ -260,8 +258,6 @@ class SessionRelay:
     def client_ended(self) -> None:
         """The client says no more; what it waits for may still come."""
         self._upstream_requests.close_all()
-
-    # --- the catalog -----------------------------------------------------------------------------------
 
     def _hold(self, message: Message, exchange: Exchange) -> None:
         if self._room.bytes_held > 2 * limits.HELD_BYTES:  # from a client whose reading cannot be paused
