@@ -72,8 +72,8 @@ def rights_of(headers: Headers) -> bytes:
 
 
 def maybe_own(known: dict[Era, ToolCatalog], message: Message, is_begun: bool) -> ToolCatalog | None:
-    """Which known catalog is a session's own, by the first message that tells its era; `is_begun` says whether
-    there was a handshake before it."""
+    """Which known catalog is a session's own, by the first message that tells its era. `is_begun`: there was
+    a handshake before it."""
     if message.method == "initialize" or is_begun:
         return known.get(Era.LEGACY)
     if maybe_modern_meta(message.params) is not None:

@@ -1,0 +1,191 @@
+"""The plain gate: what clients may say, what they may be told, and who is asked about it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import hostile
+from memory_doors import CHOICE, GATE, catalog
+from penstock.gate.gate import Gate
+from penstock.policy.exchange import Exchange
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward
+from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+
+OPEN = Gate(ToolFilter())
+ALLOWED, DENIED = hostile.ALLOWED[0], hostile.DENIED[0]
+
+
+def client(raw: bytes) -> Message:
+    message = read_client_message(raw)
+    assert isinstance(message, Message)
+    return message
+
+
+def upstream(raw: bytes) -> Message:
+    message = read_upstream_message(raw)
+    assert isinstance(message, Message)
+    return message
+
+
+def call(name: str, token: bytes = b"1") -> Message:
+    raw = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"%b","arguments":{}}}'
+    return client(raw % (token, name.encode()))
+
+
+def known(message: Message) -> Exchange:
+    exchange = Exchange.of(message)
+    exchange.catalog = catalog()
+    return exchange
+
+
+LISTED = b'{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"%b","inputSchema":{}}]}}' % DENIED.encode()
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
+
+
+class Objecting:
+    """A schema that objects to everything, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, Any]] = []
+
+    def maybe_objection(self, message: Message, method: str | None, version: object) -> str | None:
+        self.asked.append((method, version))
+        return "It breaks the schema"
+
+
+def test_an_allowed_call_passes_as_the_bytes_that_came() -> None:
+    message = call(ALLOWED)
+    assert GATE.client_says(message, known(message)) is FORWARD
+
+
+def test_a_denied_call_is_answered_and_the_verdict_says_why() -> None:
+    message = call(DENIED)
+    verdict = GATE.client_says(message, known(message))
+    assert isinstance(verdict, Answer)
+    assert verdict.word == "deny"
+    assert verdict.why is not None
+    assert (verdict.why.rule, verdict.why.action, verdict.why.code) == ("tool filter", "deny", -32601)
+    assert json.loads(verdict.raw)["error"]["message"] == f"Tool not found: {DENIED}" == verdict.why.reason
+    assert not verdict.is_malformed
+
+
+def test_a_call_waits_for_the_catalog() -> None:
+    message = call(ALLOWED)
+    assert GATE.client_says(message, Exchange.of(message)) is HOLD
+
+
+def test_without_a_filter_nothing_waits_for_a_catalog() -> None:
+    for message in (call(DENIED), client(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')):
+        assert OPEN.client_says(message, Exchange.of(message)) is FORWARD
+
+
+@pytest.mark.parametrize("gate", [GATE, OPEN], ids=["filter", "no filter"])
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+def test_a_tool_request_with_an_id_of_null_is_malformed_with_and_without_a_filter(
+    gate: Gate, method: str
+) -> None:
+    message = client(
+        b'{"jsonrpc":"2.0","id":null,"method":"%b","params":{"name":"echo"}}' % method.encode()
+    )
+    verdict = gate.client_says(message, known(message))
+    assert isinstance(verdict, Answer)
+    assert verdict.is_malformed
+    assert verdict.word == "refuse"
+    assert json.loads(verdict.raw)["id"] is None
+
+
+def test_what_is_not_about_tools_passes_with_an_id_of_null_too() -> None:
+    message = client(b'{"jsonrpc":"2.0","id":null,"method":"ping"}')
+    assert OPEN.client_says(message, known(message)) is FORWARD
+    assert GATE.client_says(message, known(message)) is FORWARD
+
+
+def test_a_response_of_the_client_passes() -> None:
+    message = client(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+    assert GATE.client_says(message, Exchange()) is FORWARD
+
+
+def test_a_plain_answer_passes_as_the_bytes_that_came() -> None:
+    message = upstream(ANSWER)
+    assert GATE.upstream_says(message, Exchange(b"1", "tools/call")) is FORWARD
+
+
+def test_an_answer_that_lists_hidden_tools_becomes_an_error_with_the_id_that_the_client_wrote() -> None:
+    verdict = GATE.upstream_says(upstream(LISTED), Exchange(b"7.0", "resources/list"))
+    assert isinstance(verdict, Forward)
+    assert verdict.word == "block"
+    assert verdict.why is not None
+    assert verdict.why.rule == "hidden tools"
+    assert verdict.message is not None
+    assert verdict.message.raw.startswith(b'{"jsonrpc":"2.0","id":7.0,"error":{"code":-32603')
+    assert DENIED.encode() not in verdict.message.raw
+
+
+def test_an_answer_to_no_request_that_we_know_keeps_its_own_id() -> None:
+    verdict = GATE.upstream_says(upstream(LISTED), Exchange())
+    assert isinstance(verdict, Forward)
+    assert verdict.message is not None
+    assert b'"id":7,' in verdict.message.raw
+
+
+def test_a_notification_that_lists_hidden_tools_is_dropped() -> None:
+    raw = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"tools":[{"name":"%b"}]}}'
+    verdict = GATE.upstream_says(upstream(raw % DENIED.encode()), Exchange())
+    assert isinstance(verdict, Drop)
+    assert verdict.word == "block"
+
+
+def test_without_a_filter_no_tool_is_hidden() -> None:
+    assert OPEN.upstream_says(upstream(LISTED), Exchange(b"7", "tools/list")) is FORWARD
+    assert not OPEN.lists_hidden_tools(LISTED)
+    assert GATE.lists_hidden_tools(LISTED)
+
+
+def test_the_schema_is_asked_with_the_method_of_the_request_and_its_version() -> None:
+    schema = Objecting()
+    gate = Gate(CHOICE, schema)  # type: ignore[arg-type]
+    exchange = Exchange(b"1", "tools/call", version="2025-11-25")
+    verdict = gate.upstream_says(upstream(ANSWER), exchange)
+    assert isinstance(verdict, Forward)
+    assert verdict.why is not None
+    assert (verdict.why.rule, verdict.why.reason) == ("schema", "It breaks the schema")
+    assert verdict.message is not None
+    assert b"The upstream's answer is not valid" in verdict.message.raw
+    gate.upstream_says(upstream(b'{"jsonrpc":"2.0","id":1,"result":{}}'), Exchange())
+    assert schema.asked == [("tools/call", "2025-11-25"), (None, None)]
+
+
+def test_a_request_of_the_upstream_that_breaks_the_schema_is_answered_to_the_upstream() -> None:
+    gate = Gate(CHOICE, Objecting())  # type: ignore[arg-type]
+    ask = upstream(b'{"jsonrpc":"2.0","id":"u","method":"roots/list"}')
+    verdict = gate.upstream_says(ask, Exchange.of(ask))
+    assert isinstance(verdict, Answer)
+    assert json.loads(verdict.raw) == {
+        "jsonrpc": "2.0",
+        "id": "u",
+        "error": {"code": -32602, "message": "Invalid params"},
+    }
+    tell = upstream(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}')
+    assert isinstance(gate.upstream_says(tell, Exchange.of(tell)), Drop)
+
+
+def test_an_error_object_is_shown_unless_it_lists_hidden_tools() -> None:
+    harmless = b'{"code":-32601,"message":"no"}'
+    assert GATE.shown_error(harmless) == harmless
+    telling = b'{"code":-32601,"message":"no","data":{"tools":[{"name":"%b"}]}}' % DENIED.encode()
+    assert DENIED.encode() not in GATE.shown_error(telling)
+
+
+def test_a_plain_gate_keeps_nothing_and_objects_only_where_it_filters() -> None:
+    assert not GATE.keeps_requests
+    assert GATE.may_object
+    assert not OPEN.may_object
+    assert not GATE.is_ruled
+    message = call(ALLOWED)
+    exchange = Exchange(b"1", "tools/call", catalog=catalog())
+    GATE.client_says(message, exchange)
+    assert exchange.request.raw == b""
