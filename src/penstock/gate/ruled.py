@@ -58,13 +58,13 @@ class RuleWait(Wait):
         super().__init__(message, is_from_client)
         self._session = session
         self._after = after
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Future[Outcome] | None = None
 
     def start(self, awaited: Awaitable[Outcome]) -> None:
         """Begins to wait."""
         self._session.waiting[self] = None
-        self._task = asyncio.get_running_loop().create_task(self._wait(awaited))
-        self._task.add_done_callback(lambda task: self._session.decided(self))
+        self._task = asyncio.ensure_future(awaited)
+        self._task.add_done_callback(self._decided)
 
     def cancel(self) -> None:
         """Whoever sent it wants no answer any more."""
@@ -80,13 +80,13 @@ class RuleWait(Wait):
             self._session.decided(self)
             self.settle(self._after(outcome))
 
-    async def _wait(self, awaited: Awaitable[Outcome]) -> None:
-        try:
-            outcome = await awaited
-        except Exception:
-            log.exception("The rules failed.")
-            outcome = _closed(self.message, _FAILED)
-        self.settle(self._after(outcome))
+    def _decided(self, task: asyncio.Future[Outcome]) -> None:
+        if not task.cancelled():
+            failure = task.exception()
+            if failure is not None:
+                log.error("The rules failed.", exc_info=failure)
+            self.settle(self._after(_closed(self.message, _FAILED) if failure is not None else task.result()))
+        self._session.decided(self)
 
 
 class RuledGate(Gate):

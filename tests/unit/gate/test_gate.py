@@ -88,9 +88,7 @@ def test_without_a_filter_nothing_waits_for_a_catalog() -> None:
 def test_a_tool_request_with_an_id_of_null_is_malformed_with_and_without_a_filter(
     gate: Gate, method: str
 ) -> None:
-    message = client(
-        b'{"jsonrpc":"2.0","id":null,"method":"%b","params":{"name":"echo"}}' % method.encode()
-    )
+    message = client(b'{"jsonrpc":"2.0","id":null,"method":"%b","params":{"name":"echo"}}' % method.encode())
     verdict = gate.client_says(message, known(message))
     assert isinstance(verdict, Answer)
     assert verdict.is_malformed
