@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.wire.http.http1 import Headers, find
-from penstock.wire.json.ambiguity import nests_too_deep
+from penstock.wire.json.nesting import nests_too_deep
 from penstock.wire.mcp.mcp_headers import SchemaBook, maybe_modern_version, modern_headers
 from penstock.wire.mcp.message import Message
 

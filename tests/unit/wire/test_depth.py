@@ -14,7 +14,7 @@ from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.tool_lists import text_lists_hidden_tools
 from penstock.upstream.http_session import HttpSession
-from penstock.wire.json.ambiguity import nests_too_deep
+from penstock.wire.json.nesting import nests_too_deep
 from penstock.wire.mcp.mcp_headers import SchemaBook
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
 from penstock.wire.mcp.response_id import maybe_response_id

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import limits
-from penstock.wire.json.ambiguity import nests_deeper
 from penstock.wire.json.json_walk import TooMany, first_byte, parts
+from penstock.wire.json.nesting import nests_deeper
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -23,9 +23,9 @@ from penstock.wire.json.ambiguity import (
     elements,
     folded,
     last_members,
-    nests_too_deep,
 )
 from penstock.wire.json.member_names import places_called
+from penstock.wire.json.nesting import nests_too_deep
 from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message
 from penstock.wire.mcp.replies import INVALID_ANSWER
 

@@ -9,15 +9,13 @@ the tool that is called, and pass.
 from __future__ import annotations
 
 import codecs
-import itertools
-import operator
 import re
-from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw
 
 from penstock import limits
+from penstock.wire.json.nesting import SHALLOW_BYTES, nests_deeper
 
 Members = dict[str, Raw]
 
@@ -54,14 +52,7 @@ _LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 # Where no backslash is escaped: a half is alone when the other half does not stand beside it.
 _LONE_HALF = re.compile(_HIGH + b"(?!" + _LOW + b")|(?<!" + _HIGH + b")" + _LOW)
 
-_BRACKETS = bytes.maketrans(b"{}", b"[]")
-_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
-_STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # one level down, one level up, as signed bytes
-_RUN = re.compile(rb"\[+|\]+")
-_PEELED_LEVELS = 8
-_MUCH = 8  # one part in so many that peeling must take away, to be worth another turn
 _SCAN_BYTES = 64 * 1024
-_SHALLOW_BYTES = 2 * limits.NESTING  # what is opened is closed: so short a text cannot nest deep
 
 
 class NotJson(ValueError):
@@ -96,12 +87,7 @@ def is_sound(raw: bytes) -> bool:
     """Whether `check_text` has nothing against `raw`."""
     if not raw.isascii() and not _is_utf8(raw):
         return False
-    return len(raw) <= _SHALLOW_BYTES or not nests_deeper(raw, limits.NESTING)
-
-
-def nests_too_deep(raw: bytes) -> bool:
-    """Whether `raw` has more levels than a message may have, for those who have not asked `check_text`."""
-    return len(raw) > _SHALLOW_BYTES and nests_deeper(raw, limits.NESTING)
+    return len(raw) <= SHALLOW_BYTES or not nests_deeper(raw, limits.NESTING)
 
 
 def _is_utf8(raw: bytes) -> bool:
@@ -123,68 +109,11 @@ def _decode_in_pieces(raw: bytes) -> None:
     decode(b"", True)
 
 
-def nests_deeper(raw: bytes, levels: int) -> bool:
-    """Whether the JSON in `raw` has more than `levels` levels of arrays and objects.
-
-    Counts brackets outside strings, in slices, without building a tree: ten megabytes of `[],` cost
-    a few milliseconds a slice and no memory. Of text that is not JSON, it counts what a decoder gets to see.
-    """
-    if raw.count(b"[") + raw.count(b"{") <= levels:
-        return False
-    depth = 0
-    in_string = False
-    held_back = b""
-    for start in range(0, len(raw), _SCAN_BYTES):
-        piece = held_back + raw[start : start + _SCAN_BYTES]
-        trailing = len(piece) - len(piece.rstrip(b"\\"))
-        held_back = b"\\" if trailing % 2 else b""
-        if held_back:
-            piece = piece[:-1]
-        # In JSON a backslash stands only inside strings; with the escapes gone, every quote is a border.
-        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        outside = parts[1::2] if in_string else parts[::2]
-        in_string ^= len(parts) % 2 == 0
-        brackets = b"".join(outside).translate(_BRACKETS, _NOT_BRACKETS)
-        after = depth + 2 * brackets.count(b"[") - len(brackets)
-        if after > levels:
-            return True
-        if after < 0:
-            # More closed than opened: no JSON. But a decoder goes as deep as this before it notices.
-            return depth + max(_depths(brackets)) > levels
-        if depth < levels and b"[[" not in brackets:
-            depth = after
-            continue  # nothing in this slice goes down two levels at once, and one there is room for
-        # Peeling the innermost level is quick where there is much of it; the rest is counted by its runs.
-        # What came before and what is still to come make the slice whole.
-        nest = b"[" * depth + brackets + b"]" * after
-        peeled = 0
-        while nest and peeled < _PEELED_LEVELS:
-            was = len(nest)
-            nest = nest.replace(b"[]", b"")
-            peeled += 1
-            if was - len(nest) < was // _MUCH:
-                break
-        if peeled + _depth(nest) > levels:
-            return True
-        depth = after
-    return False
-
-
-def _depth(nest: bytes) -> int:
-    """How deep brackets go that all close again, counted by the run: few are short in what was peeled."""
-    runs = list(map(len, _RUN.findall(nest)))
-    return max(itertools.accumulate(map(operator.sub, runs[::2], [0, *runs[1::2]])), default=0)
-
-
-def _depths(brackets: bytes) -> Iterator[int]:
-    return itertools.accumulate(memoryview(brackets.translate(_STEPS)).cast("b"))
-
-
 def members(raw: bytes | Raw) -> Members:
     """The members of the object in `raw`, each with its bytes as written.
 
-    As for all that follow here, `check_text` must have nothing against `raw`: decoders go down one frame of
-    their stack for each level, and how many there are is a matter of the interpreter.
+    As for all that follow here, somebody must have counted how deep `raw` nests: how far a decoder goes down
+    is a matter of the interpreter. If nobody has, what it does not reach is no JSON.
 
     Raises NotJson, NotAnObject, or Ambiguous when two readers could see different members.
     """
@@ -215,7 +144,7 @@ def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
         return _decode_members(raw), raw
     except msgspec.ValidationError:
         raise NotAnObject("it is not an object") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         text = readable(raw)
         if text is raw:
             raise NotJson(_plain_reason(why)) from None
@@ -223,7 +152,7 @@ def last_members(raw: bytes | Raw) -> tuple[Members, bytes | Raw]:
         return _decode_members(text), text
     except msgspec.ValidationError:
         raise NotAnObject("it is not an object") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         raise NotJson(_plain_reason(why)) from None
 
 
@@ -235,7 +164,7 @@ def elements(raw: bytes | Raw) -> list[bytes]:
         parts = _decode_array(text)
     except msgspec.ValidationError:
         raise NotAnArray("it is not an array") from None
-    except msgspec.DecodeError as why:
+    except (msgspec.DecodeError, RecursionError) as why:
         raise NotJson(_plain_reason(why)) from None
     if text is raw:
         return [bytes(part) for part in parts]
@@ -300,6 +229,8 @@ def readable(raw: bytes | Raw) -> bytes | Raw:
 
 
 def _plain_reason(why: Exception) -> str:
+    if isinstance(why, RecursionError):
+        return "it nests too deep"
     return str(why).removeprefix("JSON is malformed: ")
 
 

@@ -23,9 +23,9 @@ from penstock.wire.json.ambiguity import (
     NotJson,
     elements,
     last_members,
-    nests_too_deep,
     readable,
 )
+from penstock.wire.json.nesting import nests_too_deep
 from penstock.wire.mcp.eras import decode_sender
 from penstock.wire.mcp.message import Message
 

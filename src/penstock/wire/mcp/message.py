@@ -21,8 +21,8 @@ from penstock.wire.json.ambiguity import (
     is_sound,
     last_members,
     members,
-    nests_too_deep,
 )
+from penstock.wire.json.nesting import nests_too_deep
 from penstock.wire.mcp.ids import maybe_id_at_edges
 from penstock.wire.mcp.replies import over_limit
 

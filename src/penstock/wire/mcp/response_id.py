@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from penstock.errors import UpstreamProtocolError
-from penstock.wire.json.ambiguity import nests_too_deep
+from penstock.wire.json.nesting import nests_too_deep
 from penstock.wire.mcp.message import Kind, Message, read_upstream_message
 
 _SMALL_BYTES = 16 * 1024
