@@ -172,11 +172,16 @@ HTTP_REQUEST_SECONDS = 10.0
 HTTP_BODY_BYTES_PER_SECOND = 64 * 1024
 """Each so many bytes of a body buy one more second: a slow line may upload, a dripping one may not."""
 
-HTTP_UNFINISHED_BYTES = 256 * 1024 * 1024
-"""Bodies of all clients together that are not whole yet. A thousand connections could hold ten gigabytes."""
+HTTP_HELD_BYTES = 256 * 1024 * 1024
+"""Bodies of all clients together, from the first byte until nobody holds them: under way, waiting for rules
+or an upstream, remembered. A thousand connections could hold ten gigabytes."""
 
 HTTP_SMALL_BODY_BYTES = 64 * 1024
-"""A body that is taken also when there is no room for larger ones: who sends much must not silence others."""
+"""A body that is taken also when there is no room for larger ones, up to twice the limit: who sends much must
+not silence others."""
+
+HTTP_COUNTED_BYTES = 4 * 1024
+"""Bodies up to this size are not counted: they would be a thousand in four megabytes."""
 
 HTTP_IDLE_SECONDS = 75.0
 """A kept-alive connection without a request. nginx waits as long; clients give up sooner."""
@@ -451,10 +456,10 @@ STATE_SESSIONS = 10_000
 def allow_messages(size: int) -> None:
     """Sets the size of one message, and all that is a multiple of it; once, before anything runs."""
     global MESSAGE_BYTES, LINE_BYTES, HELD_BYTES, PENDING_BYTES, UNANSWERED_BYTES, UNREAD_BYTES
-    global LIST_BYTES, HTTP_UNFINISHED_BYTES
+    global LIST_BYTES, HTTP_HELD_BYTES
     MESSAGE_BYTES = HELD_BYTES = size
     LINE_BYTES = 2 * size
     PENDING_BYTES = UNANSWERED_BYTES = 4 * size
     UNREAD_BYTES = size + size // 5
     LIST_BYTES = max(LIST_BYTES, size)
-    HTTP_UNFINISHED_BYTES = max(HTTP_UNFINISHED_BYTES, 4 * size)
+    HTTP_HELD_BYTES = max(HTTP_HELD_BYTES, 4 * size)

@@ -12,6 +12,7 @@ import h11
 import httptools
 
 from penstock.errors import MalformedHttp
+from penstock.net.byte_budget import ByteBudget
 from penstock.net.http_connection import HttpConnection
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.http_server import ServerLimits
@@ -100,7 +101,7 @@ def _our_requests(chunks: list[bytes]) -> list[Seen]:
         now=0.0,
         limits=ServerLimits(),
         is_draining=False,
-        unfinished=0,
+        budget=ByteBudget(1 << 40),
         handler=handler,
         read_head=read_request_head,
         admit=lambda connection: True,

@@ -46,7 +46,7 @@ class EventStream:
 
     def cut(self) -> None:
         """Ends the stream in the middle."""
-        self._timer.cancel()
+        self._untie()
         self._reply.abort()
 
     def send(self, raw: bytes, event: str | None = None) -> None:
@@ -57,7 +57,7 @@ class EventStream:
 
     def finish(self) -> None:
         """Ends the stream."""
-        self._timer.cancel()
+        self._untie()
         if self.is_open:
             self._reply.finish()
 
@@ -71,9 +71,15 @@ class EventStream:
         self._timer = self._loop.call_later(limits.KEEP_ALIVE_SECONDS - silent, self._keep_alive)
 
     def _gone(self) -> None:
+        on_gone = self.on_gone
+        self._untie()
+        if on_gone is not None:
+            on_gone()
+
+    def _untie(self) -> None:
+        """Its owner and it know each other, and the owner its request: gone without the collector."""
         self._timer.cancel()
-        if self.on_gone is not None:
-            self.on_gone()
+        self.on_gone = self.on_drain = None
 
     def _drained(self) -> None:
         if self.on_drain is not None:

@@ -218,8 +218,12 @@ class HttpConnection(asyncio.Protocol):
         if length > limits.MESSAGE_BYTES:
             raise _too_large(length)
         if length > 0 and len(data) - after >= length:
-            self._handle(head, data[after : after + length])
-            return after + length
+            end = after + length
+            if length <= limits.HTTP_COUNTED_BYTES:
+                self._handle(head, data[after:end])
+            else:
+                self._handle(head, self._counted(data[after:end]))
+            return end
         self._head = head
         self._left = length
         self._chunked = ChunkedReader() if length == CHUNKED else None
@@ -246,10 +250,10 @@ class HttpConnection(asyncio.Protocol):
             is_complete = body.tell() == self._left
         if is_complete and self._head is not None:
             head, self._head, self._chunked = self._head, None, None
-            whole = body.getvalue()
+            self._hold(0)
+            whole = self._counted(body.getvalue())
             self._body = BytesIO()  # before the handler runs: a big body should be there once
             del body
-            self._hold(0)
             self._handle(head, whole)
         else:
             self._hold(body.tell())
@@ -257,11 +261,22 @@ class HttpConnection(asyncio.Protocol):
 
     def _hold(self, size: int) -> None:
         """Says how much of an unfinished body is here: for all clients together there is a limit."""
-        server = self._server
-        server.unfinished += size - self._held
+        budget = self._server.budget
+        budget.held += size - self._held
         self._held = size
-        if size > limits.HTTP_SMALL_BODY_BYTES and server.unfinished > server.limits.unfinished_bytes:
-            raise MalformedHttp("Too much is being sent at once", 503)
+        if size:
+            self._check_room(size)
+
+    def _counted(self, body: bytes) -> bytes:
+        """`body`, counted until nobody holds it; raises when there is no room."""
+        counted = self._server.budget.count(body)
+        self._check_room(len(body))
+        return counted
+
+    def _check_room(self, size: int) -> None:
+        budget = self._server.budget
+        if budget.is_spent and (size > limits.HTTP_SMALL_BODY_BYTES or budget.is_overdrawn):
+            raise MalformedHttp("Too much is under way at once", 503)
 
     def _handle(self, head: RequestHead, body: bytes) -> None:
         self._stage = _NEXT
@@ -318,7 +333,7 @@ class HttpConnection(asyncio.Protocol):
         elif last:
             self._written += len(last)
             self._transport.write(last)
-        self._reply = None
+        self._untie()
         if self._is_closing_after_reply:
             self._stage = _NOTHING
             self._transport.close()
@@ -327,7 +342,7 @@ class HttpConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Closes at once; nothing more is sent or read, and nobody is told."""
-        self._reply = None
+        self._untie()
         self._stage = _NOTHING
         self._out.clear()
         self._transport.abort()
@@ -413,10 +428,19 @@ class HttpConnection(asyncio.Protocol):
         self._out.clear()
         self._more.clear()
         self._rest = b""
-        reply, self._reply = self._reply, None
+        reply = self._reply
         if reply is not None:
             reply.is_gone = True
-            self._call(reply.on_gone)
+            on_gone = reply.on_gone
+            self._untie()
+            self._call(on_gone)
+
+    def _untie(self) -> None:
+        """Forgets the reply, and makes it forget its handler: they know each other, and a request that has
+        its answer should be gone without the collector, body and all."""
+        reply, self._reply = self._reply, None
+        if reply is not None and reply.on_gone is not None:
+            reply.on_gone = reply.on_drain = None
 
     def _call(self, callback: Callable[[], None] | None) -> None:
         if callback is not None:

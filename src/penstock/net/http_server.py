@@ -12,6 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from penstock import limits as defaults
+from penstock.net.byte_budget import ByteBudget
 from penstock.net.http_connection import HttpConnection, refusal
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.listener import Listener
@@ -31,7 +32,7 @@ class ServerLimits(Struct, frozen=True):
     linger_seconds: float = defaults.HTTP_LINGER_SECONDS
     connections: int = defaults.HTTP_CONNECTIONS
     refusals: int = defaults.HTTP_REFUSALS
-    unfinished_bytes: int = defaults.HTTP_UNFINISHED_BYTES
+    held_bytes: int = defaults.HTTP_HELD_BYTES
 
     @classmethod
     def affordable(cls) -> ServerLimits:
@@ -42,13 +43,13 @@ class ServerLimits(Struct, frozen=True):
         import resource  # needed here only, once
 
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        unfinished = defaults.HTTP_UNFINISHED_BYTES
+        held = defaults.HTTP_HELD_BYTES
         if files == resource.RLIM_INFINITY:
-            return cls(unfinished_bytes=unfinished)
+            return cls(held_bytes=held)
         refusals = max(1, min(defaults.HTTP_REFUSALS, files // defaults.FILES_PER_REFUSAL))
         room = (files - defaults.OWN_FILES - refusals) // 2
         connections = max(1, min(defaults.HTTP_CONNECTIONS, room))
-        return cls(connections=connections, refusals=refusals, unfinished_bytes=unfinished)
+        return cls(connections=connections, refusals=refusals, held_bytes=held)
 
     @property
     def tick_seconds(self) -> float:
@@ -66,7 +67,7 @@ class HttpServer:
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time()  # at the last tick, or when the last client came
         self.is_draining = False
-        self.unfinished = 0  # bytes of bodies that are not whole yet, as the connections count them
+        self.budget = ByteBudget(self.limits.held_bytes)
         self._tick_seconds = self.limits.tick_seconds
         self._listeners: list[Listener] = []
         self._admitted: set[HttpConnection] = set()

@@ -34,6 +34,21 @@ class Receiver(Protocol):
         """The response will not come, or not any further."""
 
 
+class _Nobody:
+    """Receives what comes after the end."""
+
+    def on_head(self, status: int, headers: Headers) -> None: ...
+
+    def on_data(self, chunk: bytes) -> None: ...
+
+    def on_end(self) -> None: ...
+
+    def on_failure(self, error: UpstreamError) -> None: ...
+
+
+_NOBODY = _Nobody()
+
+
 class Ticket:
     """A request under way: its receiver can have it slowed down or stopped."""
 
@@ -63,6 +78,7 @@ class Ticket:
         """The receiver hears nothing more; the connection closes at once, unless the response is complete."""
         if not self.is_done:
             self.is_done = True
+            self.receiver = _NOBODY
             if self.connection is not None:
                 self.connection.close_now()
             elif self.connecting is not None:
@@ -73,8 +89,10 @@ class Ticket:
         if not self.is_done:
             self.is_done = True
             self.connection = None
+            # They know each other: untied, both are gone without the collector.
+            receiver, self.receiver = self.receiver, _NOBODY
             try:
-                self.receiver.on_failure(error)
+                receiver.on_failure(error)
             except Exception:
                 log.exception("A failed response could not be handled")
 
@@ -316,7 +334,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.abort()
         ticket.is_done = True
         ticket.connection = None
-        ticket.receiver.on_end()
+        receiver, ticket.receiver = ticket.receiver, _NOBODY
+        receiver.on_end()
 
 
 def _invalid(detail: str) -> UpstreamError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -954,28 +955,85 @@ def test_unfinished_bodies_of_all_clients_together_have_a_limit_and_small_ones_p
     piece = b"x" * 100_000 if b"Length" in framing else b"186a0\r\n%b\r\n" % (b"x" * 100_000)
 
     async def main() -> None:
-        async with serving(echo, unfinished_bytes=250_000) as site:
+        async with serving(None, held_bytes=250_000) as site:
+            site.server.handler = echo  # the site remembers requests, and their bodies would count
             first, second = await site.connect(), await site.connect()
             for peer, held in ((first, 100_000), (second, 200_000)):
                 peer.send(head + piece)
-                await soon(lambda held=held: site.server.unfinished == held)
+                await soon(lambda held=held: site.server.budget.held == held)
             third = await site.connect()
             third.send(head + piece)
             assert (await third.until_closed()).startswith(b"HTTP/1.1 503 ")
-            await soon(lambda: site.server.unfinished == 200_000)
+            await soon(lambda: site.server.budget.held == 200_000)
             small = await site.connect()
             small.send(LINE + HOST + b"Content-Length: 60000\r\n\r\n" + b"x" * 59_999)
-            await soon(lambda: site.server.unfinished == 259_999)
+            await soon(lambda: site.server.budget.held == 259_999)
             small.send(b"x")
             assert (await small.answer())[0] == 200
             # Who goes and who has finished makes room.
             await first.close()
-            await soon(lambda: site.server.unfinished == 100_000)
+            await soon(lambda: site.server.budget.held == 100_000)
             second.send(piece if b"Length" in framing else piece + b"0\r\n\r\n")
             assert (await second.answer())[0] == 200
-            assert site.server.unfinished == 0
+            assert site.server.budget.held == 0
 
     asyncio.run(main())
+
+
+def test_a_body_counts_until_nobody_holds_it_however_its_exchange_ends():
+    """With the collector switched off: what is answered, hung up on, or kept for later by its handler."""
+    kept: list[bytes] = []
+    waiting: list[Reply] = []
+
+    def handle(request: Request, reply: Reply) -> None:
+        if request.target == b"/kept":
+            kept.append(request.body)
+            reply.send(200, [])
+        else:
+            # As doors do: the reply knows who waits, and that one knows the reply and the request.
+            reply.on_gone = lambda: waiting.remove(reply) or request.body  # type: ignore[func-returns-value]
+            waiting.append(reply)
+
+    async def main() -> None:
+        async with serving(None, held_bytes=250_000) as site:
+            site.server.handler = handle
+            budget = site.server.budget
+            head = HOST + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000
+            first, second, third = [await site.connect() for _ in range(3)]
+            first.send(b"POST /wait HTTP/1.1\r\n" + head)
+            second.send(b"POST /wait HTTP/1.1\r\n" + head)
+            await soon(lambda: len(waiting) == 2)
+            assert budget.held == 200_000
+            third.send(b"POST /wait HTTP/1.1\r\n" + head)
+            assert (await third.until_closed()).startswith(b"HTTP/1.1 503 ")
+            waiting.pop(0).send(200, [])
+            assert (await first.answer())[0] == 200
+            await soon(lambda: budget.held == 100_000)
+            await second.close()
+            await soon(lambda: budget.held == 0)
+            assert not waiting
+            # Whoever keeps the bytes keeps their share; small bodies pass meanwhile, up to twice the limit.
+            for number in range(2):
+                first.send(b"POST /kept HTTP/1.1\r\n" + head)
+                assert (await first.answer())[0] == 200
+                assert budget.held == (number + 1) * 100_000
+            small = b"POST /kept HTTP/1.1\r\n" + HOST + b"Content-Length: 60000\r\n\r\n" + b"x" * 60_000
+            for _ in range(5):
+                first.send(small)
+                assert (await first.answer())[0] == 200
+            first.send(small)
+            assert (await first.until_closed()).startswith(b"HTTP/1.1 503 ")
+            tiny = await site.connect()
+            tiny.send(b"POST /kept HTTP/1.1\r\n" + HOST + b"Content-Length: 4096\r\n\r\n" + b"x" * 4096)
+            assert (await tiny.answer())[0] == 200
+            kept.clear()
+            assert budget.held == 0
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
 
 
 def test_connections_far_over_the_cap_are_just_closed():
