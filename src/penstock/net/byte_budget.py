@@ -7,6 +7,9 @@ Nobody has to remember to say so, and nothing is counted that is not there.
 
 from __future__ import annotations
 
+from penstock import limits
+from penstock.errors import MalformedHttp
+
 
 class ByteBudget:
     """How many bytes are held, and how many may be."""
@@ -17,19 +20,17 @@ class ByteBudget:
         self.limit = limit
         self.held = 0
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether there is no room for a large body."""
-        return self.held > self.limit
-
-    @property
-    def is_overdrawn(self) -> bool:
-        """Whether there is no room for a small one either, of which some are taken beyond the limit."""
-        return self.held > 2 * self.limit
+    def check_room(self, size: int) -> None:
+        """Raises MalformedHttp when a body of `size` has no room. Small ones are taken beyond the limit,
+        up to twice as much: who sends much must not silence others."""
+        if self.held > self.limit and (size > limits.HTTP_SMALL_BODY_BYTES or self.held > 2 * self.limit):
+            raise MalformedHttp("Too much is under way at once", 503)
 
     def count(self, body: bytes) -> bytes:
-        """`body`, which is counted from now on for as long as anybody holds it."""
-        return _CountedBytes(body, self)
+        """`body`, which is counted from now on for as long as anybody holds it. Raises likewise."""
+        counted = _CountedBytes(body, self)
+        self.check_room(len(counted))
+        return counted
 
 
 class _CountedBytes(bytes):

@@ -222,7 +222,7 @@ class HttpConnection(asyncio.Protocol):
             if length <= limits.HTTP_COUNTED_BYTES:
                 self._handle(head, data[after:end])
             else:
-                self._handle(head, self._counted(data[after:end]))
+                self._handle(head, self._server.budget.count(data[after:end]))
             return end
         self._head = head
         self._left = length
@@ -251,7 +251,7 @@ class HttpConnection(asyncio.Protocol):
         if is_complete and self._head is not None:
             head, self._head, self._chunked = self._head, None, None
             self._hold(0)
-            whole = self._counted(body.getvalue())
+            whole = self._server.budget.count(body.getvalue())
             self._body = BytesIO()  # before the handler runs: a big body should be there once
             del body
             self._handle(head, whole)
@@ -265,18 +265,7 @@ class HttpConnection(asyncio.Protocol):
         budget.held += size - self._held
         self._held = size
         if size:
-            self._check_room(size)
-
-    def _counted(self, body: bytes) -> bytes:
-        """`body`, counted until nobody holds it; raises when there is no room."""
-        counted = self._server.budget.count(body)
-        self._check_room(len(body))
-        return counted
-
-    def _check_room(self, size: int) -> None:
-        budget = self._server.budget
-        if budget.is_spent and (size > limits.HTTP_SMALL_BODY_BYTES or budget.is_overdrawn):
-            raise MalformedHttp("Too much is under way at once", 503)
+            budget.check_room(size)
 
     def _handle(self, head: RequestHead, body: bytes) -> None:
         self._stage = _NEXT
