@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 def run_tests(path: str) -> int:
     """Runs the fixtures of a file and says how each went; 1 if one of them failed."""
     set_up_log("error", "text")  # rules that log would talk between the lines
-    reading, config = _read(path)
+    reading, config = read_rules_of(path)
     tests = read_tests(reading)
     if not tests:
         raise ConfigError(
@@ -73,7 +73,7 @@ def explain(path: str, sender: Direction | None = None) -> int:
     client's and responses as the upstream's, unless `sender` says who sent the last one.
     """
     set_up_log("info", "text")
-    _, config = _read(path)
+    _, config = read_rules_of(path)
     messages = _messages(sys.stdin.buffer.read(), sender)
     *before, (message, direction) = messages
     effects = DryRunEffects()
@@ -177,7 +177,8 @@ def _explain_outcome(outcome: Outcome, direction: Direction, effects: DryRunEffe
     yield f"  {(verdict.raw or b'').decode('utf-8', 'replace')}"
 
 
-def _read(path: str) -> tuple[ConfigReading, InterceptorConfig]:
+def read_rules_of(path: str) -> tuple[ConfigReading, InterceptorConfig]:
+    """The file at `path` and its rules. Raises FaultyFile, or ConfigError where it has none."""
     reading = ConfigReading(path, read_bytes(path))
     reading.raise_faults()
     config = reading.config.interceptor

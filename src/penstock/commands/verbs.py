@@ -47,9 +47,11 @@ VERBS: dict[str, Verb] = {
     "unwrap": Verb("at home", "take it out again, or undo a change byte for byte", "unwrap"),
     "show": Verb(_SEEING, "what a recording holds, one message a row", "show", takes_filter=True),
     "stats": Verb(_SEEING, "what recordings come to, and what is new in them", "stats", takes_filter=True),
+    "why": Verb(_SEEING, "everything about one recorded message", "why"),
     "audit": Verb(_SEEING, "ask an audit, and see whether it is intact", "audit", takes_filter=True),
     "replay": Verb(_AGAIN, "a recording in the place of an upstream: a mock", "replay"),
     "verify": Verb(_AGAIN, "whether an upstream still answers as recorded", "verify", takes_file=True),
+    "export": Verb(_AGAIN, "a recording as HAR or OTLP, for other tools", "export"),
     "mask": Verb(_AGAIN, "a copy of a recording without its secrets", "mask"),
 }
 
