@@ -22,9 +22,9 @@ def parser() -> Parser:
     made = Parser(
         prog="penstock why",
         usage=USAGE,
-        description="Say everything about message N of a recording: what it was, what was decided and by which "
-        "rule, what was sent instead, what it was answered, how long that took, and what came before it in its "
-        "session. With --config: each rule of that file with each of its conditions.",
+        description="Say everything about message N of a recording: what it was, what was decided and by "
+        "which rule, what was sent instead, what it was answered, how long that took, and what came before "
+        "it in its session. With --config: each rule of that file with each of its conditions.",
     )
     add = made.add_argument
     add("file", metavar="FILE", help="the recording")

@@ -1,4 +1,4 @@
-"""The listener for Prometheus: a port of its own, so that nobody who may use the gate may read its figures."""
+"""The listener for Prometheus: a port of its own, so that who may use the gate may not read its figures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MetricsServer:
             reply.send(200, headers, self._metrics.text(is_open))
 
     def _is_for_us(self, host: bytes | None) -> bool:
-        """Whether the Host header names this machine: a page elsewhere must not read us under its own name."""
+        """Whether the Host header names this machine: no page must read us under its own name."""
         if host is None:
             return False
         name, _, port = host.decode("latin-1").lower().rpartition(":")
