@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from penstock import limits
 from penstock.config.model import ProxyConfig, UrlUpstream
-from penstock.errors import ConfigError
 from penstock.net import loop
 
 log = logging.getLogger("penstock")
@@ -19,8 +18,6 @@ def serve(config: ProxyConfig, why: str, reread: Callable[[bytes], ProxyConfig])
 
     `why` says why clients connect there; `reread` makes a configuration of other bytes in the same file.
     """
-    if config.observe is not None:
-        raise ConfigError("--record, --audit, --metrics and --otel are not connected yet")
     extent = _extent(config)
     loop.import_asyncio(extent)
     if config.listen is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock import logs as say
 from penstock.config.model import ProxyConfig
@@ -13,15 +15,21 @@ from penstock.net.warden import Warden
 from penstock.open_links import open_shadow
 from penstock.policy.rules.interceptor import Interceptor
 
+if TYPE_CHECKING:
+    from penstock.gate.record import Observer
+
 log = logging.getLogger("penstock")
 
 
 class LiveRules:
     """Holds the rules in force and everything that they need. Made when a configuration file was named."""
 
-    def __init__(self, config: ProxyConfig, load: Load, warden: Warden) -> None:
+    def __init__(
+        self, config: ProxyConfig, load: Load, warden: Warden, observers: Sequence[Observer] = ()
+    ) -> None:
         """`load` makes a configuration of the file's bytes and the flags that were given."""
         assert config.path is not None
+        self._observers = observers
         self._effects = RealEffects(warden, lambda spec: open_shadow(spec, warden))
         self.rules = Rules(self._interceptor(config))
         self._watch = ConfigWatch(
@@ -49,6 +57,8 @@ class LiveRules:
 
     def _put_in_force(self, config: ProxyConfig) -> None:
         self.rules.current = self._interceptor(config)
+        for observer in self._observers:
+            observer.rules_changed(f"sha256:{config.digest.hex()}")
 
     def _interceptor(self, config: ProxyConfig) -> Interceptor | None:
         rules = config.interceptor

@@ -5,18 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.config.model import ProxyConfig
+from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream
 
 if TYPE_CHECKING:  # loaded only where somebody observes
     from penstock.gate.record import Observer
 
 Opener = Callable[[ProxyConfig], "Observer | None"]
 
-ROWS: tuple[Opener, ...] = ()
+
+def _open_watching(config: ProxyConfig) -> Observer | None:
+    """Recording, audit, metrics, traces, and each message as a line of the log."""
+    if config.observe is None and config.log_level != "debug":
+        return None
+    from penstock.observe.settings import ObserveSettings
+    from penstock.observe.watching import Surroundings, Watching
+
+    rules = config.interceptor
+    around = Surroundings(
+        rules=f"sha256:{config.digest.hex()}" if config.digest else "",
+        held=tuple(_held_values(config)),
+        is_http=config.listen is not None,
+        is_debug=config.log_level == "debug",
+    )
+    if rules is not None:
+        around.classes = rules.classes
+    if isinstance(config.upstream, UrlUpstream):
+        around.address, around.port = config.upstream.url.host, config.upstream.url.port
+    return Watching(config.observe or ObserveSettings(), around)
+
+
+def _held_values(config: ProxyConfig) -> list[str]:
+    """Values of ours that must show up in nothing that is kept: headers and variables for the upstream."""
+    upstream = config.upstream
+    if isinstance(upstream, UrlUpstream):
+        return [value.decode("utf-8", "replace") for _, value in upstream.headers]
+    return [value for _, value in upstream.env] if isinstance(upstream, CommandUpstream) else []
+
+
+ROWS: tuple[Opener, ...] = (_open_watching,)
 """Each gives back its observer, or None when the configuration does not ask for it. What the observer needs
 is imported inside, so that nobody pays for it who did not ask."""
 
 
-def open_observers(config: ProxyConfig) -> list[Observer]:
-    """The observers that `config` asks for."""
-    return [observer for row in ROWS if (observer := row(config)) is not None]
+async def open_observers(config: ProxyConfig) -> list[Observer]:
+    """The observers that `config` asks for. Raises ConfigError when one of them cannot do its work."""
+    found = [observer for row in ROWS if (observer := row(config)) is not None]
+    for observer in found:
+        await observer.start()
+    return found

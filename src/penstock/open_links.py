@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import limits
@@ -13,6 +13,7 @@ from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
 from penstock.upstream.peer import PeerOfUpstream
 
 if TYPE_CHECKING:
+    from penstock.gate.record import Observer
     from penstock.live_rules import LiveRules
     from penstock.policy.rules.effect_contract import ForkSpec
 
@@ -89,11 +90,14 @@ def open_shadow(spec: ForkSpec, warden: Warden) -> Upstream:
 
 
 def open_live_rules(
-    config: ProxyConfig, reread: Callable[[bytes], ProxyConfig], warden: Warden
+    config: ProxyConfig,
+    reread: Callable[[bytes], ProxyConfig],
+    warden: Warden,
+    observers: Sequence[Observer] = (),
 ) -> LiveRules | None:
     """The rules, where a configuration file was named; nothing of them is loaded where none was."""
     if config.path is None:
         return None
     from penstock.live_rules import LiveRules
 
-    return LiveRules(config, reread, warden)
+    return LiveRules(config, reread, warden, observers)

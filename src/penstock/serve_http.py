@@ -38,30 +38,39 @@ from penstock.wire.mcp.eras import Era, era_of_header
 
 if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
+    from penstock.gate.record import Observer
 
 log = logging.getLogger("penstock")
 
 
 async def serve_http(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves until it is asked to end or the upstream is lost; gives back the exit code."""
+    observers = await open_observers(config)  # first: who cannot keep what was asked for starts nothing
     warden = Warden()
     try:
-        return await _Listening(config, warden, reread).run()
+        return await _Listening(config, warden, reread, observers).run()
     finally:
         warden.dismiss()
+        for observer in observers:
+            observer.close()
 
 
 class _Listening:
-    def __init__(self, config: ProxyConfig, warden: Warden, reread: Callable[[bytes], ProxyConfig]) -> None:
+    def __init__(
+        self,
+        config: ProxyConfig,
+        warden: Warden,
+        reread: Callable[[bytes], ProxyConfig],
+        observers: list[Observer],
+    ) -> None:
         assert config.listen is not None
         self._config = config
         self._warden = warden
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._signals = 0
-        self._live_rules = open_live_rules(config, reread, warden)
-        self._observers = open_observers(config)
-        self._opened = open_gate(config, self._live_rules, self._observers)
+        self._live_rules = open_live_rules(config, reread, warden, observers)
+        self._opened = open_gate(config, self._live_rules, observers)
         self._catalogs = Catalogs(self._learn)
         self._sessions = Sessions(idle_seconds=config.session_idle_seconds)
         self._pool = LinkPool(
@@ -265,8 +274,6 @@ class _Listening:
         await self._pool.closed()
         if self._live_rules is not None:
             await self._live_rules.close()
-        for observer in self._observers:
-            observer.close()
 
 
 def _by_era(legacy: LegacyDoor, modern: ModernDoor) -> Door:

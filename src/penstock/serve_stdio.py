@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock import logs as say
@@ -19,20 +20,32 @@ from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
 from penstock.relay.session_relay import SessionRelay
 
+if TYPE_CHECKING:
+    from penstock.gate.record import Observer
+
 log = logging.getLogger("penstock")
 
 
 async def serve_stdio(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves one session; gives back the exit code."""
+    observers = await open_observers(config)  # first: who cannot keep what was asked for starts nothing
     warden = Warden()
     try:
-        return await _StdioSession(config, warden, reread).run()
+        return await _StdioSession(config, warden, reread, observers).run()
     finally:
         warden.dismiss()
+        for observer in observers:
+            observer.close()
 
 
 class _StdioSession:
-    def __init__(self, config: ProxyConfig, warden: Warden, reread: Callable[[bytes], ProxyConfig]) -> None:
+    def __init__(
+        self,
+        config: ProxyConfig,
+        warden: Warden,
+        reread: Callable[[bytes], ProxyConfig],
+        observers: list[Observer],
+    ) -> None:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
@@ -43,11 +56,10 @@ class _StdioSession:
             fds = take_stdio()
         except OSError as why:
             raise ConfigError("Cannot use stdin and stdout", why.strerror or str(why)) from None
-        self._live_rules = open_live_rules(config, reread, warden)
+        self._live_rules = open_live_rules(config, reread, warden, observers)
         self._upstream = open_upstream(config, warden)
         self._client = StdioClient(fds, self._on_client_end)
-        self._observers = open_observers(config)
-        opened = open_gate(config, self._live_rules, self._observers)
+        opened = open_gate(config, self._live_rules, observers)
         self._relay = SessionRelay(
             self._client,
             self._upstream,
@@ -80,8 +92,6 @@ class _StdioSession:
         await self._flush_client()
         if self._live_rules is not None:
             await self._live_rules.close()
-        for observer in self._observers:
-            observer.close()
         if error is None and self._late_error is not None:
             error = self._late_error
             say.say_error(error, self._config.log_format)

@@ -40,7 +40,7 @@ def read_bytes(path: str) -> bytes:
 
 def digest_of(data: bytes) -> bytes:
     """A short name for what is in a file."""
-    return hashlib.blake2b(data, digest_size=16).digest()
+    return hashlib.sha256(data).digest()
 
 
 def parse_file(path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> FileConfig:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.errors import ProtocolError
+from penstock.gate.client_name import maybe_client_name
 from penstock.gate.gate import Gate
 from penstock.gate.record import MessageKind, Observer, Record, Sender
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
@@ -93,8 +94,11 @@ class ObservedGate(Gate):
             exchange.started = now
         if exchange.request is NO_REQUEST:
             exchange.request = message
-        if exchange.session.era is None:
-            _learn_era(message, exchange.session)
+        session = exchange.session
+        if session.era is None:
+            _learn_era(message, session)
+        if session.client_name is None and (message.method == "initialize" or session.era is Era.MODERN):
+            session.client_name = maybe_client_name(message)
         return exchange.started
 
     def _follow(

@@ -50,8 +50,14 @@ class Record(Struct):
 class Observer(Protocol):
     """Who watches. It is called in the middle of passing a message on, so it must not wait for anything."""
 
+    async def start(self) -> None:
+        """Called once, before the upstream starts. Raises PenstockError when it cannot do what was asked."""
+
     def saw(self, record: Record) -> None:
         """A message came by. What this raises is logged, and changes nothing."""
+
+    def rules_changed(self, rules: str) -> None:
+        """Other rules are in force; `rules` is their hash."""
 
     def close(self) -> None:
         """No more messages will come: what is not written yet is written now."""

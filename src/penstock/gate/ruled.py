@@ -11,9 +11,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from penstock.errors import ProtocolError
+from penstock.gate.client_name import maybe_client_name
 from penstock.gate.gate import Gate, error_message
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
 from penstock.policy.rules.exchange import Context, Direction
@@ -23,7 +22,6 @@ from penstock.policy.tools import tool_gate
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why, is_open
-from penstock.wire.mcp.eras import decode_sender
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
     Batch,
@@ -292,20 +290,3 @@ def _reread(verdict: Pass, message: Message, read: Callable[[bytes], Message | B
         log.error("A rule made a message that must not be forwarded. %s.", refusal.reason)
         return None
     return changed if isinstance(changed, Message) else None
-
-
-def maybe_client_name(message: Message) -> str | None:
-    """What the client calls itself, at its handshake or in the `_meta` of a modern request."""
-    params = message.params or {}
-    try:
-        info = params.get("clientInfo") if message.method == "initialize" else None
-        if info is None and "_meta" in params:
-            said = decode_sender(params["_meta"]).client
-            info = None if said is msgspec.UNSET else said
-        return None if info is None else msgspec.json.decode(info, type=_ClientInfo).name
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-class _ClientInfo(msgspec.Struct):
-    name: str | None = None

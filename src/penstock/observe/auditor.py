@@ -96,8 +96,10 @@ class Auditor:
 
     def wants(self, record: Record) -> bool:
         """Whether the audit keeps this message."""
-        if record.sender == "penstock":
-            return False
+        if record.sender == "penstock" or (
+            record.request is not None and record.request.sender == "penstock"
+        ):
+            return False  # our own questions, and the answers to them
         return record.verdict != "pass" or self.class_of(record) != "pass"
 
     def keeps(self, record: Record) -> bool:

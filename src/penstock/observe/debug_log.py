@@ -30,7 +30,8 @@ class DebugLog:
         asked = record.request
         ms = f" {(record.received - asked.received) * 1000:.1f} ms" if asked is not None else ""
         session = record.session_id[:8] or "-"
-        return f"{session} {record.sender} {what or record.kind}: {record.verdict}{rule}{ms} {len(record.raw)} bytes"
+        said = f"{session} {record.sender} {what or record.kind}"
+        return f"{said}: {record.verdict}{rule}{ms} {len(record.raw)} bytes"
 
     def _shown(self, text: str) -> str:
         return printable(self._masker.text(text))

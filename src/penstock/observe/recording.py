@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 _check = msgspec.json.Decoder(Raw).decode
 
 
-class Header(Struct, omit_defaults=True):
+class Header(Struct):
     """The first line of every run."""
 
     penstock: str

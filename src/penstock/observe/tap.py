@@ -16,6 +16,8 @@ log = logging.getLogger("penstock")
 
 Watcher = Callable[[Record], None]
 
+_OWN_REQUESTS = 100  # of ours under way: one list for each session that just began
+
 
 class Tap:
     """Gives every record to every watcher."""
@@ -24,6 +26,7 @@ class Tap:
         """`last_index` is the last number that a recording already has."""
         self._index = last_index
         self._time = 0.0
+        self._own: dict[bytes, Record] = {}  # our own requests, by their ids
         self._watchers: list[Watcher] = []
         self._is_broken: set[int] = set()
 
@@ -33,12 +36,14 @@ class Tap:
 
     def saw(self, record: Record) -> None:
         """A message came by. What we answered to it is a message of its own."""
+        if record.id_token is not None and record.request is None:
+            self._pair(record)
+        decided = record.received + record.micros / 1e6
         self._tell(record)
         if is_answered(record):
             assert record.sent is not None
-            moment = record.received + record.micros / 1e6
             reply = Record(
-                moment,
+                decided,
                 record.session,
                 "penstock",
                 "response",
@@ -49,6 +54,18 @@ class Tap:
             )
             reply.request = record
             self._tell(reply)
+
+    def _pair(self, record: Record) -> None:
+        """Finds the request of an answer to what we asked ourselves: those go by no exchange."""
+        assert record.id_token is not None
+        if record.sender == "penstock" and record.kind == "request":
+            if len(self._own) >= _OWN_REQUESTS:
+                self._own.pop(next(iter(self._own)))
+            self._own[record.id_token] = record
+        elif record.sender == "upstream" and record.kind == "response" and self._own:
+            record.request = self._own.pop(record.id_token, None)
+            if record.request is not None:
+                record.method = record.request.method
 
     def _tell(self, record: Record) -> None:
         self._index += 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
 
-from penstock.errors import ConfigError
+from msgspec import Struct
+
+from penstock.gate.record import Observer
 from penstock.observe import bounds
 from penstock.observe.auditor import Auditor
 from penstock.observe.masking import Masker
-from penstock.observe.metrics import Metrics
 from penstock.observe.record import Record
 from penstock.observe.recorder import Recorder
 from penstock.observe.settings import ObserveSettings
@@ -21,34 +21,44 @@ from penstock.policy.rules.method_classes import MethodClasses
 log = logging.getLogger("penstock")
 
 
-class Watching:
+class Surroundings(Struct):
+    """What those who watch must know of the run."""
+
+    rules: str = ""  # the hash of the rules in force
+    held: tuple[str, ...] = ()  # values of ours that must not be kept
+    classes: MethodClasses = MethodClasses()
+    is_http: bool = False  # whether clients come by HTTP
+    is_debug: bool = False  # whether each message is a line of the log
+    address: str = ""  # of the upstream, where it has one
+    port: int = 0
+
+
+class Watching(Observer):
     """The tap with what is behind it. Raises ConfigError where a file cannot be written."""
 
-    def __init__(
-        self,
-        settings: ObserveSettings,
-        rules: str = "",
-        held: Iterable[str] = (),
-        classes: MethodClasses = MethodClasses(),  # noqa: B008  # frozen
-    ) -> None:
-        """`rules` is the hash of the rules in force, `held` are values of ours that must not be kept."""
+    def __init__(self, settings: ObserveSettings, around: Surroundings) -> None:
         self.settings = settings
-        held = [*held, *(os.environ.get(name, "") for name in settings.mask.values_of)]
+        self._around = around
+        held = [*around.held, *(os.environ.get(name, "") for name in settings.mask.values_of)]
+        self._held = held
         self.masker = Masker(settings.mask, held)
         self._queues: list[Queue] = []
         self.recorder: Recorder | None = None
         self.auditor: Auditor | None = None
-        self.metrics: Metrics | None = None
-        if settings.record is not None:
-            mask = self.masker if settings.record.mask else None
-            self.recorder = Recorder(settings.record, rules, mask)
-            self._queues.append(Queue("recording", self.recorder, blocks=settings.record.blocks))
-        if settings.audit is not None:
-            self.auditor = Auditor(settings.audit, self.masker, rules, classes)
-            self.auditor.begin()
-            self._queues.append(Queue("audit", self.auditor, blocks=settings.audit.blocks))
+        self._open_files()
         self.tap = Tap(self.recorder.last_index if self.recorder is not None else 0)
         self._thread: WriterThread | None = None
+
+    def _open_files(self) -> None:
+        record, audit = self.settings.record, self.settings.audit
+        if record is not None:
+            mask = self.masker if record.mask else None
+            self.recorder = Recorder(record, self._around.rules, mask)
+            self._queues.append(Queue("recording", self.recorder, blocks=record.blocks))
+        if audit is not None:
+            self.auditor = Auditor(audit, self.masker, self._around.rules, self._around.classes)
+            self.auditor.begin()
+            self._queues.append(Queue("audit", self.auditor, blocks=audit.blocks))
 
     @property
     def refusing(self) -> str | None:
@@ -58,21 +68,26 @@ class Watching:
                 return "record" if queue.name == "recording" else "audit"
         return None
 
-    def start(self) -> None:
-        """Begins to write. After this, records may come."""
+    async def start(self) -> None:
+        """Begins to write and to listen. After this, records may come."""
+        if self.settings.telemetry is not None:
+            self._add_exporter()
+        if self.settings.metrics is not None:
+            await self._serve_metrics(*self.settings.metrics)
+        if self._around.is_debug:
+            from penstock.observe.debug_log import DebugLog
+
+            self.tap.add(DebugLog(self.masker).saw)
         self._say_what_is_kept()
         if self._queues:
-            self._thread = WriterThread(self._queues)
+            thread = self._thread = WriterThread(self._queues)
             for queue in self._queues:
                 self.tap.add(self._audited(queue) if queue.sink is self.auditor else queue.add)
-            thread = self._thread
             self.tap.add(lambda record: thread.told())
-        if self.settings.metrics is not None:
-            self.metrics = Metrics()
-            self.metrics.counters.append(
-                ("penstock_lost_records", "Records that could not be written.", self._lost_records)
-            )
-            self.tap.add(self.metrics.saw)
+
+    def saw(self, record: Record) -> None:
+        """A message came by."""
+        self.tap.saw(record)
 
     def _audited(self, queue: Queue) -> Watcher:
         auditor = self.auditor
@@ -83,6 +98,39 @@ class Watching:
                 queue.add(record)
 
         return add
+
+    def _add_exporter(self) -> None:
+        from penstock.observe.exporter import Orders
+        from penstock.observe.exporting import ExporterSink
+        from penstock.observe.spans import SpanSettings
+
+        telemetry = self.settings.telemetry
+        assert telemetry is not None
+        around = self._around
+        spans = SpanSettings(
+            content=telemetry.content,
+            session_ids=telemetry.session_ids,
+            transport="tcp" if around.is_http else "pipe",
+            address=around.address,
+            port=around.port,
+            upstream_transport="tcp" if around.address else "pipe",
+        )
+        orders = Orders(telemetry.otlp, dict(telemetry.headers), spans, self.settings.mask, list(self._held))
+        self._queues.append(Queue("traces", ExporterSink(orders)))
+
+    async def _serve_metrics(self, host: str, port: int) -> None:
+        from penstock.observe.metrics import Metrics
+        from penstock.observe.metrics_server import MetricsServer
+
+        metrics = Metrics()
+        metrics.counters.append(
+            ("penstock_lost_records", "Records that could not be written.", self._lost_records)
+        )
+        server = MetricsServer(metrics)
+        shown, chosen = await server.listen(host, port)
+        shown = f"[{shown}]" if ":" in shown else shown
+        log.info("Metrics on http://%s:%d/metrics.", shown, chosen)
+        self.tap.add(metrics.saw)
 
     def _lost_records(self) -> list[tuple[dict[str, str], float]]:
         return [({"sink": queue.name}, queue.lost) for queue in self._queues]
@@ -104,13 +152,3 @@ class Watching:
         if self._thread is not None:
             self._thread.close(bounds.SINK_CLOSE_SECONDS)
             self._thread = None
-
-
-def open_watching(
-    settings: ObserveSettings, rules: str, held: Iterable[str], classes: MethodClasses
-) -> Watching:
-    """What watches this run."""
-    try:
-        return Watching(settings, rules, held, classes)
-    except OSError as why:
-        raise ConfigError("Cannot keep what was asked for", str(why.strerror or why)) from None
