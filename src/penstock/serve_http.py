@@ -143,7 +143,7 @@ class _Listening:
         is_kept = False
         try:
             try:
-                era, catalog = await UpstreamProbe(link, self._config.tools_seconds).learn(
+                era, catalog = await UpstreamProbe(link, self._config.tools_seconds, self._opened.gate).learn(
                     self._config.choice
                 )
             except UpstreamError:
@@ -172,7 +172,8 @@ class _Listening:
         """Asks the upstream for the catalog of an era that nobody spoke so far."""
         link = self._open_link()
         try:
-            _, catalog = await UpstreamProbe(link, self._config.tools_seconds).learn(self._config.choice, era)
+            probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate)
+            _, catalog = await probe.learn(self._config.choice, era)
         finally:
             self._pool.close_link(link)
         say_catalog(catalog)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from penstock import limits
 from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
+from penstock.gate.gate import Gate
 from penstock.net.http_client import HttpClient, Ticket
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.catalogs import CatalogKey, Catalogs
 from penstock.relay.tool_list_pages import ToolListPages
 from penstock.wire.http.http1 import Headers, find
@@ -31,7 +31,7 @@ class CatalogFetch:
     def __init__(
         self,
         client: HttpClient,
-        choice: ToolFilter,
+        gate: Gate,
         key: CatalogKey,
         catalogs: Catalogs,
         on_catalog: Callable[[ToolCatalog], None],
@@ -39,7 +39,7 @@ class CatalogFetch:
     ) -> None:
         """All pages must come within `seconds`."""
         self._client = client
-        self._choice = choice
+        self._gate = gate
         self._key = key
         self._catalogs = catalogs
         self._on_catalog = on_catalog
@@ -117,6 +117,7 @@ class CatalogFetch:
             return False
         if self._ticket is not None:
             self._ticket.cancel()
+        self._gate.said("upstream", "answer", text)
         self._take(message)
         return True
 
@@ -126,7 +127,7 @@ class CatalogFetch:
             if request is not None:
                 self._send(request)
                 return
-            catalog = self._fetch.catalog(self._choice)
+            catalog = self._fetch.catalog(self._gate.choice)
         except ToolListFailed as failure:
             self.on_failure(failure)
             return
@@ -137,6 +138,7 @@ class CatalogFetch:
     def _send(self, request: Message) -> None:
         self._body = []
         self._size = 0
+        self._gate.said("penstock", "pass", request.raw)
         self._ticket = self._client.request(
             b"POST", self._client.url.target, self._headers, request.raw, self
         )

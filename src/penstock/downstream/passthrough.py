@@ -236,7 +236,7 @@ class Passthrough:
         start = None
         if self._catalogs.is_by_principal:
             fetch = CatalogFetch(
-                self.client, self.gate.choice, key, self._catalogs, self._on_catalog, self._tools_seconds
+                self.client, self.gate, key, self._catalogs, self._on_catalog, self._tools_seconds
             )
             start = partial(fetch.start, head.headers, message.params, head.era)
         wait_unless_gone(

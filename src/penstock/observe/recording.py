@@ -53,7 +53,7 @@ class Line(Struct):
     kind: str = ""
     verdict: str = "pass"
     by: str = ""
-    rules: list[str] = []
+    applied: list[str] | str = msgspec.field(name="rules", default="")
     why: str = ""
     code: int = 0
     us: int = 0
@@ -80,6 +80,11 @@ class Line(Struct):
     v: int = 0
     masked: bool = False
     run: str = ""
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules whose conditions held; in the header of a run their hash stands under the same name."""
+        return self.applied if isinstance(self.applied, list) else []
 
     @property
     def raw(self) -> bytes:

@@ -108,7 +108,8 @@ class SharedLink:
     async def _learn(self) -> tuple[Multiplexer, ToolCatalog]:
         link = self._open_link()
         try:
-            _, catalog = await UpstreamProbe(link, self._tools_seconds).learn(self._gate.choice, Era.MODERN)
+            probe = UpstreamProbe(link, self._tools_seconds, self._gate)
+            _, catalog = await probe.learn(self._gate.choice, Era.MODERN)
         except BaseException:
             await link.close()
             raise

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from penstock import __version__
 from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
+from penstock.gate.gate import Gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink
@@ -47,8 +48,10 @@ class NotThisEra(ToolListFailed):
 class UpstreamProbe:
     """One handshake and one tool list, over a link that nobody else uses meanwhile."""
 
-    def __init__(self, link: UpstreamLink, tools_seconds: float) -> None:
+    def __init__(self, link: UpstreamLink, tools_seconds: float, gate: Gate | None = None) -> None:
+        """`gate` is told what is asked and answered, so that those who observe know of it."""
         self._link = link
+        self._gate = gate
         self._seconds = tools_seconds
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
         self._lost: UpstreamError | None = None
@@ -106,6 +109,8 @@ class UpstreamProbe:
             raise self._lost
         key = id_key(request.id_token)
         answer = self._waiting[key] = asyncio.get_running_loop().create_future()
+        if self._gate is not None:
+            self._gate.said("penstock", "pass", request.raw)
         self._link.send(request)
         try:
             message: Message = await answer
@@ -132,6 +137,8 @@ class UpstreamProbe:
             return
         answer = self._waiting.get(id_key(message.id_token))
         if answer is not None and not answer.done():
+            if self._gate is not None:
+                self._gate.said("upstream", "answer", raw)
             answer.set_result(message)
 
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:
