@@ -60,6 +60,14 @@ class SdkServer:
         self.ask("initialize", json.dumps(info).encode())
         self._say(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
+    def __enter__(self) -> SdkServer:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(20)
+
     def _say(self, line: bytes) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line + b"\n")

@@ -136,6 +136,12 @@ URI_LENGTH = 8 * 1024
 """Characters up to which a text is looked at as the URI that it may be; what is longer, and odd, is blocked
 where a rule looks at a `uri`."""
 
+ARGUMENT_FAULTS = 5
+"""Arguments of a wrong type that one refusal names."""
+
+ARGUMENT_ECHO = 40
+"""Characters of such an argument that it repeats."""
+
 PATTERN_ECHO = 40
 """Characters of a pattern that the reason for refusing it may repeat."""
 

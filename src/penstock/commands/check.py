@@ -92,6 +92,8 @@ def _tools(config: FileConfig) -> Iterator[str]:
         yield f"  without those that match {_or(choice.deny)}"
     if choice.read_only:
         yield "  without those that are not annotated readOnlyHint: true"
+    if choice.strict_arguments:
+        yield "  with arguments of the declared types only"
 
 
 def _or(patterns: tuple[object, ...]) -> str:

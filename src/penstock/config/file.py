@@ -85,6 +85,7 @@ class ConfigReading:
                 deny=self._patterns(tools, "deny") + self._tool_names(server, "disabled"),
                 allow=self._patterns(tools, "allow") + self._tool_names(server, "enabled"),
                 read_only=bool(tools.get("read_only")),
+                strict_arguments=tools.get("arguments") == "strict",
             ),
             connect_seconds=cast("float | None", timeouts.get("connect")),
             start_seconds=cast("float | None", timeouts.get("start")),

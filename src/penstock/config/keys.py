@@ -171,6 +171,13 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("allow", Kind.TEXTS, "Patterns; only tools whose name matches one are kept. `deny` wins."),
         Key("read_only", Kind.FLAG, "Keep only tools annotated `readOnlyHint: true`."),
         Key(
+            "arguments",
+            Kind.CHOICE,
+            "`strict` refuses a call with an argument that is not of the JSON type its tool declares, in "
+            "words a model can act on. Recommended with rules about arguments: servers convert what is not.",
+            ("any", "strict"),
+        ),
+        Key(
             "refresh",
             Kind.CHOICE,
             "Whether the list is fetched and filtered again when the upstream says that it changed; "

@@ -114,6 +114,7 @@ def merge_filters(flags: ToolFilter, file: ToolFilter) -> ToolFilter:
         deny=file.deny + flags.deny,
         allow=flags.allow or file.allow,
         read_only=flags.read_only or file.read_only,
+        strict_arguments=file.strict_arguments,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from penstock.policy.rules.chain import Blocked
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.json_values import text_of
@@ -12,7 +10,13 @@ from penstock.policy.rules.paths import parse_path
 from penstock.wire.json.json_walk import first_byte
 from penstock.wire.mcp.eras import maybe_modern_meta
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
-from penstock.wire.mcp.replies import error_reply, raw_error_reply, result_reply, tool_not_found
+from penstock.wire.mcp.replies import (
+    error_reply,
+    failed_call,
+    raw_error_reply,
+    result_reply,
+    tool_not_found,
+)
 
 _NAME = parse_path("name")
 
@@ -33,14 +37,6 @@ def refusal(message: Message, context: Context, blocked: Blocked, code: int) -> 
         return raw_error_reply(id_token, stop.error)
     data = {"rule": blocked.rule, "action": stop.action}
     return error_reply(id_token, code if stop.code is None else stop.code, stop.reason, data)
-
-
-def failed_call(reason: str, is_modern: bool) -> bytes:
-    """The result of a call that failed, with the reason as its text, so that a model reads it."""
-    result: dict[str, object] = {"content": [{"type": "text", "text": reason}], "isError": True}
-    if is_modern:
-        result["resultType"] = "complete"
-    return msgspec.json.encode(result)
 
 
 def _is_modern(message: Message, context: Context) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 from msgspec import Struct
 
@@ -19,6 +21,9 @@ from penstock.wire.json.ambiguity import (
 )
 from penstock.wire.json.splice import with_value, without
 from penstock.wire.mcp.replies import printable
+
+if TYPE_CHECKING:
+    from penstock.policy.tools.argument_types import ArgumentTypes
 
 
 class BadToolList(ValueError):
@@ -51,6 +56,9 @@ class ToolCatalog(Struct, frozen=True):
     unmatched: tuple[str, ...]  # patterns that matched no tool
     warnings: tuple[str, ...]  # entries that were left out because they are no tools
     refusal: bytes | None = None  # the upstream's own error object, when it has no tools at all
+    typed: dict[str, ArgumentTypes] | None = (
+        None  # tools whose arguments are checked; then none is in `names`
+    )
 
 
 _decode_text = msgspec.json.Decoder(str).decode
@@ -90,13 +98,21 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
     first = _without_hidden_lists(pages[0], choice, warnings)
     is_whole = len(pages) == 1 and not denied and not warnings
     return ToolCatalog(
-        names=frozenset(tool.name for tool in allowed),
+        # The short way to a verdict is for tools whose arguments nobody looks at.
+        names=frozenset(() if choice.strict_arguments else (tool.name for tool in allowed)),
         result=first if is_whole else _list_result(first, allowed),
         allowed=tuple(allowed),
         denied=tuple(denied),
         unmatched=tuple(choice.unmatched(sorted(seen))),
         warnings=tuple(warnings),
+        typed=_types_of(allowed) if choice.strict_arguments else None,
     )
+
+
+def _types_of(tools: list[Tool]) -> dict[str, ArgumentTypes]:
+    from penstock.policy.tools.argument_types import ArgumentTypes  # only where somebody asks for it
+
+    return {tool.name: ArgumentTypes(bytes(members(tool.raw)["inputSchema"])) for tool in tools}
 
 
 def empty_catalog(refusal: bytes, choice: ToolFilter) -> ToolCatalog:

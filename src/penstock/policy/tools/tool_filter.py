@@ -33,16 +33,18 @@ NOT_READ_ONLY = Denial("--read-only", None)
 
 
 class ToolFilter(Struct, frozen=True):
-    """The user's choice of tools: denied ones never, allowed ones only, read-only ones only."""
+    """The user's choice of tools: denied ones never, allowed ones only, read-only ones only; and whether
+    their arguments must have the declared types."""
 
     deny: tuple[Pattern, ...] = ()
     allow: tuple[Pattern, ...] = ()
     read_only: bool = False
+    strict_arguments: bool = False
 
     @property
     def is_active(self) -> bool:
-        """Whether any tool could be hidden at all."""
-        return bool(self.deny or self.allow or self.read_only)
+        """Whether any tool could be hidden, or any call refused, at all."""
+        return bool(self.deny or self.allow or self.read_only or self.strict_arguments)
 
     def maybe_denial(self, name: str, is_read_only: bool) -> Denial | None:
         """Why the tool called `name` is hidden; None when it is kept."""

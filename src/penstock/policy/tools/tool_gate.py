@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict, Why
 from penstock.wire.json.ambiguity import as_lax_readers_see
+from penstock.wire.mcp.eras import maybe_modern_meta
 from penstock.wire.mcp.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import (
     TOOL_NOT_FOUND,
     error_reply,
+    failed_call,
     printable,
     raw_error_reply,
     result_reply,
     tool_not_found,
 )
+
+if TYPE_CHECKING:
+    from penstock.policy.tools.argument_types import ArgumentTypes
 
 CALL = "tools/call"
 LIST = "tools/list"
@@ -73,8 +80,22 @@ def _call(message: Message, catalog: ToolCatalog) -> Verdict:
             return _protocol_error(message, INVALID_PARAMS, "Invalid params: name must be a string")
     if name in catalog.names:
         return FORWARD
+    if catalog.typed is not None and name in catalog.typed:
+        return _typed_call(message, name, catalog.typed[name])
     why = Why(STAGE, "deny", f"Tool not found: {printable(name)}", TOOL_NOT_FOUND)
     return Answer(tool_not_found(message.id_token, name), word="deny", why=why)
+
+
+def _typed_call(message: Message, name: str, types: ArgumentTypes) -> Verdict:
+    assert message.id_token is not None
+    params = message.params or {}
+    found = params.get("arguments")
+    objection = types.maybe_objection(name, None if found is None else bytes(found))
+    if objection is None:
+        return FORWARD
+    is_modern = maybe_modern_meta(params) is not None
+    reply = result_reply(message.id_token, failed_call(objection, is_modern))
+    return Answer(reply, word="deny", why=Why(STAGE, "arguments", objection, INVALID_PARAMS))
 
 
 def _list(message: Message, catalog: ToolCatalog) -> Verdict:

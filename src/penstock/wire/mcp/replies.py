@@ -56,6 +56,14 @@ def result_reply(id_token: bytes, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_token, result)
 
 
+def failed_call(reason: str, is_modern: bool) -> bytes:
+    """The result of a call that failed, with the reason as its text, so that a model reads it."""
+    result: dict[str, object] = {"content": [{"type": "text", "text": reason}], "isError": True}
+    if is_modern:
+        result["resultType"] = "complete"
+    return msgspec.json.encode(result)
+
+
 def tool_not_found(id_token: bytes, name: str) -> bytes:
     """The one answer for every tool that is not in the catalog, whatever the reason."""
     return error_reply(id_token, TOOL_NOT_FOUND, f"Tool not found: {printable(name)}")
