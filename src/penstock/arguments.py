@@ -11,6 +11,7 @@ from penstock import __version__
 from penstock import logs as say
 from penstock.errors import UsageError
 from penstock.policy.tools.schema import MODES
+from penstock.policy.tools.tool_filter import ORDERS
 
 PROXY_USAGE = "penstock [OPTIONS] (--upstream URL | --config FILE | -- COMMAND [ARGS...])"
 TOOLS_USAGE = "penstock tools [OPTIONS] (--upstream URL | --config FILE | -- COMMAND [ARGS...])"
@@ -171,6 +172,13 @@ def _add_upstream(group: argparse._ArgumentGroup) -> None:
         help='send a header to the upstream URL, as in "Authorization: Bearer ${TOKEN}"; repeatable',
     )
     add(
+        "--header-from",
+        action="append",
+        default=[],
+        metavar="NAME=VAR",
+        help="send a header whose value is in the variable VAR, so that it is in no list of processes",
+    )
+    add(
         "--env",
         action="append",
         default=[],
@@ -203,6 +211,18 @@ def _add_filter(group: argparse._ArgumentGroup) -> None:
         help="keep only matching tools; --deny wins",
     )
     add("--read-only", action="store_true", help="keep only tools annotated readOnlyHint: true")
+    add("--lock", metavar="FILE", help="only what is as penstock lock wrote it down passes")
+    add("--lock-strict", action="store_true", help="with --lock: any difference is an error")
+    add("--order", choices=ORDERS, help="of the list; default the lock's, or else the upstream's")
+    add("--max-tokens", metavar="N", help="it is an error when the kept tools cost more tokens than N")
+    add("--warn-tokens", metavar="N", help="warn when the kept tools cost more tokens than N")
+    add(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="P[,P...]",
+        help="with --max-tokens: tools that are not suggested to be hidden",
+    )
 
 
 def _add_times(group: argparse._ArgumentGroup) -> None:

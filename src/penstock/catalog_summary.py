@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from penstock import limits
 from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.token_estimate import HOW_ESTIMATED
 from penstock.wire.mcp.replies import printable
 
 log = logging.getLogger("penstock")
-
-HOW_ESTIMATED = f"estimated: {limits.BYTES_PER_TOKEN} bytes of name, description and input schema a token"
 
 
 def describe(catalog: ToolCatalog) -> Iterator[tuple[int, str]]:
     """Sentences with their log level: what is allowed, what is denied and why, what looks like a slip."""
     for warning in catalog.warnings:
         yield logging.WARNING, f"In the upstream's tool list {warning}."
+    for remark in catalog.remarks:
+        for line in remark.split("\n"):
+            yield logging.WARNING, line
     if catalog.refusal is not None:
         yield logging.INFO, "The upstream has no tools."
         return

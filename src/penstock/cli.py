@@ -19,20 +19,26 @@ from penstock.config.model import (
     NO_FILE,
     CommandUpstream,
     FileConfig,
+    ListTerms,
     ProxyConfig,
     UrlUpstream,
+    compile_all,
+    count,
     expand,
     make_command,
     make_environment,
     make_filter,
     make_headers,
+    make_headers_from,
     merge_filters,
     merge_headers,
     message_size,
     seconds,
+    with_terms,
 )
 from penstock.errors import ConfigError, PenstockError, UsageError
 from penstock.platforms import refuse_unfit_system
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.wire.http.url import parse_listen, parse_url
 
 if TYPE_CHECKING:
@@ -45,7 +51,7 @@ def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> Prox
     """The configuration that parsed options and a file describe together; the options win."""
     return ProxyConfig(
         upstream=_make_upstream(options, file),
-        choice=merge_filters(make_filter(options.deny, options.allow, options.read_only), file.choice),
+        choice=merge_filters(_make_choice(options), file.choice),
         connect_seconds=_seconds(
             options.connect_timeout, "--connect-timeout", file.connect_seconds, limits.CONNECT_SECONDS
         ),
@@ -73,6 +79,21 @@ def _observe(options: argparse.Namespace, file: FileConfig) -> ObserveSettings |
 
     asked = options if hasattr(options, "record") else None
     return make_settings(asked, dict(file.observe))
+
+
+def _make_choice(options: argparse.Namespace) -> ToolFilter:
+    choice = make_filter(options.deny, options.allow, options.read_only)
+    terms = ListTerms(
+        lock=options.lock,
+        is_strict=options.lock_strict,
+        order=options.order,
+        max_tokens=None if options.max_tokens is None else count(options.max_tokens, "--max-tokens"),
+        warn_tokens=None if options.warn_tokens is None else count(options.warn_tokens, "--warn-tokens"),
+        keep=compile_all(options.keep, "keep list"),
+    )
+    if options.lock_strict and options.lock is None:
+        raise UsageError("--lock-strict needs --lock")
+    return choice if terms == ListTerms() else with_terms(choice, terms)
 
 
 def _seconds(text: str | None, option: str, from_file: float | None, default: float) -> float:
@@ -174,10 +195,12 @@ def _make_upstream(options: argparse.Namespace, file: FileConfig) -> CommandUpst
         assert isinstance(known, UrlUpstream)
         return structs.replace(
             known,
-            headers=merge_headers(make_headers(options.header), known.headers),
+            headers=merge_headers(
+                make_headers(options.header) + make_headers_from(options.header_from), known.headers
+            ),
             reconnect=known.reconnect if loss is None else loss == "reconnect",
         )
-    if options.header:
+    if options.header or options.header_from:
         raise UsageError("--header is for an upstream that is a URL")
     if known is None:
         known = CommandUpstream(make_command(options.command, options.upstream_cmd))

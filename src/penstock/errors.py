@@ -11,6 +11,7 @@
     |   |-- ConnectFailed            it could not be reached
     |   |   '-- SessionRefused       it is there, and would not begin this session
     |   |-- ToolListFailed           it did not give its tool list
+    |   |   '-- ToolListRefused      it gave one that the user does not want
     |   |-- RequestFailed            one request got no answer; the upstream may be well
     |   '-- UpstreamLost             it went away
     |       '-- SessionEnded         it is there, and has ended this session
@@ -131,6 +132,14 @@ class ToolListFailed(UpstreamError):
 
     def __init__(self, detail: str, failure: Failure = Failure.INVALID_RESPONSE) -> None:
         super().__init__(self.safe_message, detail, failure)
+
+
+class ToolListRefused(ToolListFailed):
+    """The upstream gave its tool list, and it is not one that the user wants."""
+
+    def __init__(self, headline: str, detail: str) -> None:
+        super().__init__(detail)
+        self.headline = headline
 
 
 class UpstreamLost(UpstreamError):

@@ -160,9 +160,6 @@ CLIENT_FILE_BYTES = 64 * 1024 * 1024
 CONFIG_LOOK_SECONDS = 1.0
 """Between two looks at a configuration file, to see whether it has changed."""
 
-BYTES_PER_TOKEN = 4
-"""Rule of thumb for JSON in the tokenizers of current models; the summary calls it an estimate."""
-
 HTTP_HEAD_BYTES = 32 * 1024
 """Request line and headers of one request. Clients send 1 KiB; big cookies and tokens reach 16."""
 

@@ -36,18 +36,18 @@ def test_the_table_says_what_is_allowed_what_is_denied_and_why() -> None:
     rows = [line.split() for line in result.stdout.splitlines()]
     assert rows[0] == ["TOOL", "TOKENS", "WHY"]
     assert rows[1][:2] == ["echo", "allowed"]
-    assert ["write_file", "denied", "9", "--deny", "^write"] in rows
+    assert ["write_file", "denied", "18", "--deny", "^write"] in rows
     assert "3 allowed" in result.stdout
-    assert "1 denied, about 9 tokens saved" in result.stdout
+    assert "1 denied, about 18 tokens saved" in result.stdout
 
 
 def test_json_is_for_programs() -> None:
     result = _run("tools", "--deny", "^write,^nothing$", "--format", "json", "--", *SERVER)
     report = json.loads(result.stdout)
     assert [tool["name"] for tool in report["allowed"]] == ["echo", "read_file", "delete_file"]
-    assert report["denied"] == [{"name": "write_file", "tokens": 9, "option": "--deny", "pattern": "^write"}]
+    assert report["denied"] == [{"name": "write_file", "tokens": 18, "option": "--deny", "pattern": "^write"}]
     assert report["unmatched_patterns"] == ["--deny ^nothing$"]
-    assert report["tokens"]["denied"] == 9
+    assert report["tokens"]["denied"] == 18
     assert "matches no tool: --deny ^nothing$" in result.stderr
 
 

@@ -7,11 +7,11 @@ import sys
 
 import msgspec
 
-from penstock.catalog_summary import HOW_ESTIMATED
 from penstock.config.model import ProxyConfig
 from penstock.net.warden import Warden
 from penstock.open_links import open_upstream
 from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.token_estimate import HOW_ESTIMATED
 from penstock.relay.upstream_probe import UpstreamProbe
 from penstock.wire.mcp.replies import printable
 
@@ -27,6 +27,8 @@ async def show(config: ProxyConfig, form: str) -> int:
         warden.dismiss()
     for warning in catalog.warnings:
         log.warning("In the upstream's tool list %s.", warning)
+    for line in (line for remark in catalog.remarks for line in remark.split("\n")):
+        log.warning("%s", line)
     for pattern in catalog.unmatched:
         log.warning("This pattern matches no tool: %s", pattern)
     sys.stdout.write({"table": as_table, "json": as_json, "names": as_names}[form](catalog))
@@ -44,6 +46,14 @@ async def _ask(config: ProxyConfig, warden: Warden) -> ToolCatalog:
         await link.close()
 
 
+def list_digest(catalog: ToolCatalog) -> str:
+    """A name for the list that clients see: equal lists, equal digests, in whatever spelling."""
+    from penstock.policy.tools.tool_lock import digest_of_value
+    from penstock.wire.json.canonical import read
+
+    return digest_of_value([read(tool.raw) for tool in catalog.allowed])
+
+
 def as_names(catalog: ToolCatalog) -> str:
     """The names of the allowed tools, one a line."""
     return "".join(f"{printable(tool.name)}\n" for tool in catalog.allowed)
@@ -52,6 +62,7 @@ def as_names(catalog: ToolCatalog) -> str:
 def as_json(catalog: ToolCatalog) -> str:
     """Everything, for programs."""
     report = {
+        "digest": list_digest(catalog),
         "allowed": [{"name": tool.name, "tokens": tool.tokens} for tool in catalog.allowed],
         "denied": [
             {"name": tool.name, "tokens": tool.tokens, "option": tool.why.option, "pattern": tool.why.pattern}

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from penstock.config.formats.document import Path
 from penstock.config.keys import INTERCEPTOR, SECTIONS, Key, Kind
-from penstock.config.model import file_size, message_size, seconds
+from penstock.config.model import count, file_size, message_size, seconds
 from penstock.errors import ConfigError
 from penstock.wire.http.url import parse_listen
 
@@ -109,6 +109,7 @@ _WRITTEN: dict[Kind, Callable[[str, str], object]] = {
     Kind.DURATION: seconds,
     Kind.SIZE: message_size,
     Kind.FILE_SIZE: file_size,
+    Kind.COUNT: count,
     Kind.ADDRESS: lambda text, place: parse_listen(text),
 }
 """Kinds whose values are texts or numbers that something else is made of."""

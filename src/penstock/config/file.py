@@ -13,7 +13,16 @@ from penstock.config.check import Findings, Section, check_section, did_you_mean
 from penstock.config.formats.document import Document, Path, Unreadable
 from penstock.config.formats.reading import read_document
 from penstock.config.keys import INTERCEPTOR, OBSERVED, SERVER_TABLES
-from penstock.config.model import CommandUpstream, FileConfig, UrlUpstream, expand, make_command, make_header
+from penstock.config.model import (
+    CommandUpstream,
+    FileConfig,
+    ListTerms,
+    UrlUpstream,
+    expand,
+    make_command,
+    make_header,
+    with_terms,
+)
 from penstock.errors import ConfigError, FaultyFile, PenstockError
 from penstock.policy.patterns.patterns import Pattern, compile_pattern, split_patterns
 from penstock.policy.tools.tool_filter import ToolFilter
@@ -81,11 +90,14 @@ class ConfigReading:
             path=self.path,
             digest=self._digest,
             upstream=upstream,
-            choice=ToolFilter(
-                deny=self._patterns(tools, "deny") + self._tool_names(server, "disabled"),
-                allow=self._patterns(tools, "allow") + self._tool_names(server, "enabled"),
-                read_only=bool(tools.get("read_only")),
-                strict_arguments=tools.get("arguments") == "strict",
+            choice=self._with_terms(
+                ToolFilter(
+                    deny=self._patterns(tools, "deny") + self._tool_names(server, "disabled"),
+                    allow=self._patterns(tools, "allow") + self._tool_names(server, "enabled"),
+                    read_only=bool(tools.get("read_only")),
+                    strict_arguments=tools.get("arguments") == "strict",
+                ),
+                tools,
             ),
             connect_seconds=cast("float | None", timeouts.get("connect")),
             start_seconds=cast("float | None", timeouts.get("start")),
@@ -134,6 +146,23 @@ class ConfigReading:
         return config
 
     # --- tools -------------------------------------------------------------------------------------------
+
+    def _with_terms(self, choice: ToolFilter, tools: Section) -> ToolFilter:
+        terms = ListTerms(
+            lock=cast("str | None", tools.get("lock")),
+            is_strict=bool(tools.get("lock_strict")),
+            order=cast("str | None", tools.get("order")),
+            max_tokens=cast("int | None", tools.get("max_tokens")),
+            warn_tokens=cast("int | None", tools.get("warn_tokens")),
+            keep=self._patterns(tools, "keep"),
+        )
+        if terms == ListTerms():
+            return choice
+        try:
+            return with_terms(choice, terms)
+        except ConfigError as error:
+            self.findings.add_error(("tools", "lock"), error)
+            return choice
 
     def _patterns(self, tools: Section, name: str) -> tuple[Pattern, ...]:
         out = []

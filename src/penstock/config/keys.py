@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from penstock.logs import FORMATS, LEVELS
 from penstock.policy.tools.schema import MODES
+from penstock.policy.tools.tool_filter import ORDERS
 
 
 class Kind(enum.Enum):
@@ -23,6 +24,7 @@ class Kind(enum.Enum):
     FLAG = "true or false"
     DURATION = "a duration like 30s, 500ms or 2m, or milliseconds"
     ADDRESS = "PORT or HOST:PORT"
+    COUNT = "a whole number above zero"
     SIZE = "a size like 50MB or 10MiB, or bytes"
     CHOICE = "one of a few words"
     SECTION = "a section"
@@ -170,6 +172,12 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("deny", Kind.TEXTS, "Patterns; tools whose name matches one are hidden."),
         Key("allow", Kind.TEXTS, "Patterns; only tools whose name matches one are kept. `deny` wins."),
         Key("read_only", Kind.FLAG, "Keep only tools annotated `readOnlyHint: true`."),
+        Key("lock", Kind.TEXT, "A file of `penstock lock`; only what is as it says there passes."),
+        Key("lock_strict", Kind.FLAG, "With `lock`: any difference is an error."),
+        Key("order", Kind.CHOICE, "Of the list; default the lock's, or else the upstream's.", ORDERS),
+        Key("max_tokens", Kind.COUNT, "It is an error when the kept tools cost more tokens."),
+        Key("warn_tokens", Kind.COUNT, "Warn when the kept tools cost more tokens."),
+        Key("keep", Kind.TEXTS, "Patterns; tools that are not suggested to be hidden."),
         Key(
             "arguments",
             Kind.CHOICE,

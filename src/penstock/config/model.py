@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock import limits
 from penstock.errors import ConfigError, UsageError
@@ -115,7 +115,55 @@ def merge_filters(flags: ToolFilter, file: ToolFilter) -> ToolFilter:
         allow=flags.allow or file.allow,
         read_only=flags.read_only or file.read_only,
         strict_arguments=file.strict_arguments,
+        lock=flags.lock or file.lock,
+        budget=flags.budget or file.budget,
+        order=file.order if flags.order == "upstream" else flags.order,
     )
+
+
+class ListTerms(Struct, frozen=True):
+    """What a tool list must be like beside its names, as flags or a file say it."""
+
+    lock: str | None = None
+    is_strict: bool = False
+    order: str | None = None
+    max_tokens: int | None = None
+    warn_tokens: int | None = None
+    keep: tuple[Pattern, ...] = ()
+
+
+def with_terms(choice: ToolFilter, terms: ListTerms) -> ToolFilter:
+    """`choice` with a lock, a budget and an order; nothing of them is loaded that was not asked for."""
+    lock = budget = None
+    if terms.lock is not None:
+        from penstock.config.lock_file import load_lock
+
+        lock = load_lock(terms.lock, terms.is_strict)
+    if terms.max_tokens is not None or terms.warn_tokens is not None:
+        from penstock.policy.tools.budget import Budget
+
+        budget = Budget(terms.max_tokens, terms.warn_tokens, terms.keep)
+    order = terms.order or ("upstream" if lock is None else "lock")
+    return structs.replace(choice, lock=lock, budget=budget, order=order)
+
+
+def count(text: str, option: str) -> int:
+    """A whole number above zero; 8_000 and 8,000 are 8000."""
+    digits = text.replace(",", "").replace("_", "")
+    if not digits.isdecimal() or not digits.isascii() or not 0 < len(digits) < 12 or not int(digits):
+        raise ConfigError(f'Invalid {option}: "{text}"', "It must be a whole number above zero")
+    return int(digits)
+
+
+def make_headers_from(pairs: list[str]) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers of `--header-from NAME=VAR`."""
+    out = []
+    for pair in pairs:
+        name, equals, variable = pair.partition("=")
+        if not equals or not _VARIABLE.fullmatch(f"${{{variable}}}"):
+            raise ConfigError(f'Invalid --header-from: "{pair}"', "It must look like NAME=VARIABLE")
+        out.append(make_header(name, f"${{{variable}}}", "--header-from"))
+    return tuple(out)
 
 
 def merge_headers(
@@ -129,11 +177,12 @@ def merge_headers(
 def make_filter(deny: list[str], allow: list[str], read_only: bool) -> ToolFilter:
     """The filter that the patterns describe. Raises PatternError or UnsafePattern."""
     return ToolFilter(
-        deny=_compile_all(deny, "deny list"), allow=_compile_all(allow, "allow list"), read_only=read_only
+        deny=compile_all(deny, "deny list"), allow=compile_all(allow, "allow list"), read_only=read_only
     )
 
 
-def _compile_all(values: list[str], origin: str) -> tuple[Pattern, ...]:
+def compile_all(values: list[str], origin: str) -> tuple[Pattern, ...]:
+    """All patterns in `values`. Raises PatternError or UnsafePattern."""
     return tuple(compile_pattern(piece, origin) for value in values for piece in split_patterns(value))
 
 

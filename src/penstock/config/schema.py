@@ -19,6 +19,7 @@ _SIMPLE: dict[Kind, Schema] = {
     Kind.DURATION: {
         "anyOf": [{"type": "string", "pattern": _DURATION}, {"type": "integer", "exclusiveMinimum": 0}]
     },
+    Kind.COUNT: {"type": "integer", "exclusiveMinimum": 0},
     Kind.SIZE: {"anyOf": [{"type": "string", "pattern": _SIZE}, {"type": "integer", "exclusiveMinimum": 0}]},
     Kind.ADDRESS: {
         "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0, "maximum": 65535}],

@@ -55,6 +55,8 @@ class UpstreamProbe:
         self._seconds = tools_seconds
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
         self._lost: UpstreamError | None = None
+        self.greeting: bytes | None = None  # what it said of itself
+        self.meta: bytes | None = None  # what a request must carry, in the modern era
         link.receiver = self
 
     async def learn(self, choice: ToolFilter, era: Era | None = None) -> tuple[Era, ToolCatalog]:
@@ -80,6 +82,7 @@ class UpstreamProbe:
                 },
             )
             if "result" in answer.envelope:
+                self.greeting = bytes(answer.envelope["result"])
                 self._link.send(own_notification("notifications/initialized"))
                 return Era.LEGACY, await self._list(None, _offers_tools(answer), choice)
             if era is Era.LEGACY:
@@ -91,6 +94,7 @@ class UpstreamProbe:
         if "result" not in answer.envelope:
             detail = "The upstream does not answer server/discover"
             raise NotThisEra(detail, bytes(answer.envelope["error"]))
+        self.greeting, self.meta = bytes(answer.envelope["result"]), meta
         return Era.MODERN, await self._list(meta, _offers_tools(answer), choice)
 
     async def _list(self, meta: bytes | None, offers_tools: bool, choice: ToolFilter) -> ToolCatalog:
@@ -99,6 +103,16 @@ class UpstreamProbe:
         while request is not None:
             request = fetch.take(await self._send(request))
         return fetch.catalog(choice)
+
+    async def ask(self, method: str, params: dict[str, object]) -> Message:
+        """The answer to a further request. Raises ToolListFailed, or the UpstreamError that the link met."""
+        if self.meta is not None:
+            params = {**params, "_meta": Raw(self.meta)}
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._ask(method, params)
+        except TimeoutError:
+            raise ToolListFailed(f"{method} is not answered", Failure.TIMEOUT) from None
 
     async def _ask(self, method: str, params: dict[str, object]) -> Message:
         return await self._send(own_request(own_id(), method, msgspec.json.encode(params)))

@@ -9,6 +9,7 @@ import pytest
 from penstock import limits
 from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.tools.catalog import BadToolList, build_catalog, empty_catalog
+from penstock.policy.tools.token_estimate import estimate_tokens
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.wire.json.ambiguity import members
 
@@ -157,7 +158,8 @@ def test_tokens_are_estimated_from_what_a_model_sees() -> None:
         b'{"name":"abcd","description":"efgh","inputSchema":{"a":"b"},"annotations":{"long":"not counted"}}'
     )
     catalog = build_catalog([_page(tool)], _deny())
-    assert catalog.allowed[0].tokens == -(-len('"abcd""efgh"{"a":"b"}') // 4)
+    shown = '{"name":"abcd","description":"efgh","input_schema":{"a":"b"}}'
+    assert catalog.allowed[0].tokens == estimate_tokens(shown)
 
 
 def test_an_upstream_without_tools_has_an_empty_catalog() -> None:

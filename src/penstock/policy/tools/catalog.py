@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+if TYPE_CHECKING:
+    from penstock.policy.tools.budget import Budget
+
 from penstock import limits
+from penstock.policy.tools.token_estimate import tool_tokens
 from penstock.policy.tools.tool_filter import Denial, ToolFilter
 from penstock.policy.tools.tool_lists import member_lists_hidden_tools, shown_error
 from penstock.wire.json.ambiguity import (
@@ -59,6 +63,7 @@ class ToolCatalog(Struct, frozen=True):
     typed: dict[str, ArgumentTypes] | None = (
         None  # tools whose arguments are checked; then none is in `names`
     )
+    remarks: tuple[str, ...] = ()  # what people should hear of the list as a whole
 
 
 _decode_text = msgspec.json.Decoder(str).decode
@@ -74,6 +79,8 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
     warnings: list[str] = []
     seen: set[str] = set()
     doubtful: dict[str, Denial] = {}  # there twice, and one of the two is denied
+    lock = choice.lock
+    found: dict[str, bytes] = {}  # every tool, where there is a lock to compare with
     for raw in (entry for page in pages for entry in _entries(page)):
         try:
             name, is_read_only, tokens = _inspect(raw)
@@ -81,6 +88,10 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
             warnings.append(str(why))
             continue
         denial = choice.maybe_denial(name, is_read_only)
+        if lock is not None:
+            found[name] = raw
+            if denial is None:
+                denial = lock.maybe_denial(name, raw)
         if name in seen:
             warnings.append(f'a second tool named "{printable(name)}" is left out')
             if denial is not None:
@@ -95,8 +106,16 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
         # Which of the two a call would run, only the upstream knows.
         denied += [DeniedTool(t.name, doubtful[t.name], t.tokens) for t in allowed if t.name in doubtful]
         allowed = [tool for tool in allowed if tool.name not in doubtful]
+    remarks: list[str] = []
+    if lock is not None:
+        remarks += lock.differences(found, (tool.name for tool in denied if tool.why.option[:6] != "--lock"))
+        lock.refuse_differences(remarks)
+    if choice.budget is not None:
+        remarks += _checked_cost(choice.budget, allowed)
     first = _without_hidden_lists(pages[0], choice, warnings)
     is_whole = len(pages) == 1 and not denied and not warnings
+    if choice.order != "upstream":
+        allowed, is_whole = _ordered(allowed, choice), False
     return ToolCatalog(
         # The short way to a verdict is for tools whose arguments nobody looks at.
         names=frozenset(() if choice.strict_arguments else (tool.name for tool in allowed)),
@@ -106,6 +125,7 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
         unmatched=tuple(choice.unmatched(sorted(seen))),
         warnings=tuple(warnings),
         typed=_types_of(allowed) if choice.strict_arguments else None,
+        remarks=tuple(remarks),
     )
 
 
@@ -158,7 +178,7 @@ def _inspect(raw: bytes) -> tuple[str, bool, int]:
         )
     if bytes(entry.get("inputSchema", b""))[:1] != b"{":
         raise BadToolList(f'the tool "{printable(name)}" is left out: its inputSchema is not an object')
-    return name, _is_read_only(entry), _tokens(entry)
+    return name, _is_read_only(entry), tool_tokens(entry)
 
 
 def _is_read_only(entry: Members) -> bool:
@@ -170,12 +190,22 @@ def _is_read_only(entry: Members) -> bool:
         return False
 
 
-def _tokens(entry: Members) -> int:
-    """About how many tokens a model pays for seeing this tool: its name, description and input schema."""
-    shown = sum(
-        len(memoryview(entry[part])) for part in ("name", "description", "inputSchema") if part in entry
-    )
-    return -(-shown // limits.BYTES_PER_TOKEN)
+def _checked_cost(budget: Budget, allowed: list[Tool]) -> list[str]:
+    """What is to be said of the cost of the list. Raises ToolListRefused when it is too high."""
+    from penstock.policy.tools.budget import Cost
+
+    costs = [Cost(tool.name, tool.tokens) for tool in allowed]
+    budget.refuse_excess(costs)
+    warning = budget.maybe_warning(costs)
+    return [] if warning is None else [warning]
+
+
+def _ordered(tools: list[Tool], choice: ToolFilter) -> list[Tool]:
+    """The tools in the order that was asked for."""
+    if choice.order == "lock" and choice.lock is not None:
+        places = {name: place for place, name in enumerate(choice.lock.order)}
+        return sorted(tools, key=lambda tool: places.get(tool.name, len(places)))
+    return sorted(tools, key=lambda tool: tool.name)
 
 
 def _glimpse(raw: bytes) -> str:

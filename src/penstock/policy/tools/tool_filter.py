@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from penstock.policy.tools.budget import Budget
+    from penstock.policy.tools.tool_lock import ToolLock
 
 
 class Pattern(Protocol):
@@ -28,6 +32,7 @@ class Denial(Struct, frozen=True):
         return f"{self.option} {self.pattern}"
 
 
+ORDERS = ("upstream", "lock", "name")
 NOT_ALLOWED = Denial("no --allow pattern matches", None)
 NOT_READ_ONLY = Denial("--read-only", None)
 
@@ -40,11 +45,15 @@ class ToolFilter(Struct, frozen=True):
     allow: tuple[Pattern, ...] = ()
     read_only: bool = False
     strict_arguments: bool = False
+    lock: ToolLock | None = None  # only tools that are as they were locked
+    budget: Budget | None = None  # what they may cost together
+    order: str = "upstream"  # of the list: the upstream's, the lock's, or by name
 
     @property
     def is_active(self) -> bool:
-        """Whether any tool could be hidden, or any call refused, at all."""
-        return bool(self.deny or self.allow or self.read_only or self.strict_arguments)
+        """Whether any tool could be hidden, any call or the whole list refused, or the list put in order."""
+        names = self.deny or self.allow or self.read_only or self.strict_arguments
+        return bool(names or self.lock or self.budget or self.order != "upstream")
 
     def maybe_denial(self, name: str, is_read_only: bool) -> Denial | None:
         """Why the tool called `name` is hidden; None when it is kept."""

@@ -150,7 +150,9 @@ def _lists_hidden_anywhere(text: bytes, choice: ToolFilter) -> bool:
 
 def _is_hidden(entry: object, choice: ToolFilter) -> bool:
     """Whether what stands in a list of tools is a hidden one: by its name, be it there once or twice, bare,
-    or wrapped in something that has no name."""
+    or wrapped in something that has no name. With a lock every one is: only the catalog compares digests."""
+    if choice.lock is not None and isinstance(entry, str | _Pairs):
+        return True
     if isinstance(entry, str):
         return choice.maybe_denial(entry, False) is not None
     if not isinstance(entry, _Pairs):
