@@ -5,6 +5,7 @@ Each takes what one client sends and says what went up, as the bytes on the wire
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
 from typing import Any
@@ -12,16 +13,22 @@ from typing import Any
 import msgspec
 
 import hostile
+from penstock.downstream.legacy_http import LegacyDoor as LegacyHttpDoor
 from penstock.downstream.modern_http import ModernDoor as ModernHttpDoor
 from penstock.downstream.passthrough import Passthrough
+from penstock.downstream.sse import SseDoor as LegacySseDoor
 from penstock.errors import ClientProtocolError
 from penstock.gate.gate import Gate
+from penstock.gate.session_table import SessionTable
 from penstock.net.http_exchange import Reply, Request
+from penstock.policy.exchange import Session
 from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.tools.catalog import ToolCatalog, build_catalog
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.link_pool import LinkPool
 from penstock.relay.session_relay import SessionRelay
+from penstock.relay.sessions import Sessions
 from penstock.relay.shared_link import SharedLink
 from penstock.wire.http.url import parse_url
 from penstock.wire.mcp.eras import Era
@@ -91,19 +98,24 @@ class Memory:
     abort = close_after_reply
 
 
+HELLO = b'{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{}}'
+HELLO_BACK = b'{"jsonrpc":"2.0","id":"hello","result":{"protocolVersion":"%b"}}'
+
+
 class PipeDoor:
     """A client on stdio, or any legacy client whose upstream is behind a pipe."""
 
     is_line = True
 
-    def __init__(self, version: str = "2025-03-26") -> None:
+    def __init__(
+        self, version: str = "2025-03-26", gate: Gate = GATE, sessions: SessionTable | None = None
+    ) -> None:
         self.client, self.upstream = Memory(), Memory()
         known = {Era.LEGACY: catalog(), Era.MODERN: catalog()}
-        self.relay = SessionRelay(self.client, self.upstream, GATE, catalogs=known)  # type: ignore[arg-type]
-        self.relay.from_client(b'{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{}}')
-        self.relay.from_upstream(
-            b'{"jsonrpc":"2.0","id":"hello","result":{"protocolVersion":"%b"}}' % version.encode()
-        )
+        session = None if sessions is None else sessions.new()
+        self.relay = SessionRelay(self.client, self.upstream, gate, session, catalogs=known)  # type: ignore[arg-type]
+        self.relay.from_client(HELLO)
+        self.relay.from_upstream(HELLO_BACK % version.encode())
         self.client.given.clear()
         self.upstream.given.clear()
 
@@ -118,7 +130,9 @@ class CableDoor:
 
     is_line = False
 
-    def __init__(self, version: bytes = b"2025-03-26") -> None:
+    def __init__(
+        self, version: bytes = b"2025-03-26", gate: Gate = GATE, sessions: SessionTable | None = None
+    ) -> None:
         self.upstream, self._version = Memory(), version
         catalogs = Catalogs(_never)
         for era in Era:
@@ -126,12 +140,12 @@ class CableDoor:
         self._door = Passthrough(
             self.upstream,  # type: ignore[arg-type]
             [],
-            GATE,
+            gate,
             catalogs,
             lambda known: None,
             lambda error: None,
             has_sessions=False,
-            known=None,
+            known=sessions,
         )
 
     def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
@@ -146,18 +160,18 @@ class ModernDoor:
 
     is_line = True
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Gate = GATE, sessions: SessionTable | None = None) -> None:
         self.upstream = Memory()
         shared_link = SharedLink(
             _never,  # type: ignore[arg-type]
-            GATE,
+            gate,
             Catalogs(_never),
             1.0,
             lambda known: None,
             lambda error: None,
         )
         shared_link.adopt(self.upstream, catalog())  # type: ignore[arg-type]
-        self._door = ModernHttpDoor(shared_link, GATE, None)
+        self._door = ModernHttpDoor(shared_link, gate, sessions)
 
     def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
         """What goes up as lines, and what comes back, for one POST."""
@@ -166,15 +180,113 @@ class ModernDoor:
         return [to_line(message) for message in self.upstream.given], connection.given
 
 
-DOORS = {"pipe": PipeDoor, "passthrough": CableDoor, "modern": ModernDoor}
+class LegacyDoor:
+    """A legacy client of Streamable HTTP in front of a pipe of its own."""
+
+    is_line = True
+
+    def __init__(
+        self, version: bytes = b"2025-03-26", gate: Gate = GATE, sessions: SessionTable | None = None
+    ) -> None:
+        self.upstream, self._version = Memory(), version
+        self._pool = _pool(self.upstream, gate, sessions)
+        _LOOP.run(self._begin())
+
+    async def _begin(self) -> None:
+        self._door = LegacyHttpDoor(self._pool, Sessions(), lambda error: None)
+        connection = self._post(HELLO)
+        self.upstream.receiver.from_upstream(HELLO_BACK % self._version)
+        heads = b"".join(connection.given).split(b"\r\n")
+        (self._session,) = [line.split()[1] for line in heads if line.startswith(b"Mcp-Session-Id:")]
+        self.upstream.given.clear()
+
+    def _post(self, raw: bytes, *more: tuple[bytes, bytes]) -> Memory:
+        connection = Memory()
+        self._door.handle(post(raw, self._version, *more), Reply(connection, False, True))  # type: ignore[arg-type]
+        return connection
+
+    def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
+        """What goes up as lines, and what comes back, for one POST."""
+
+        async def go() -> Memory:
+            return self._post(raw, (b"Mcp-Session-Id", self._session))
+
+        connection = _LOOP.run(go())
+        return [to_line(message) for message in self.upstream.given], connection.given
+
+
+class SseDoor:
+    """A client of the older HTTP+SSE transport in front of a pipe of its own."""
+
+    is_line = True
+
+    def __init__(
+        self, version: bytes = b"2025-03-26", gate: Gate = GATE, sessions: SessionTable | None = None
+    ) -> None:
+        self.upstream, self._version = Memory(), version
+        self._stream = Memory()
+        self._pool = _pool(self.upstream, gate, sessions)
+        _LOOP.run(self._begin())
+
+    async def _begin(self) -> None:
+        self._door = LegacySseDoor(self._pool, Sessions(), lambda error: None)
+        accept = {b"accept": b"text/event-stream"}
+        opening = Request(b"GET", b"/sse", [], b"", None, 1, accept)
+        self._door.handle_stream(opening, Reply(self._stream, False, True))  # type: ignore[arg-type]
+        said = b"".join(self._stream.given)
+        self._target = said.partition(b"data: ")[2].split(b"\n")[0].strip()
+        self._post(HELLO)
+        self.upstream.receiver.from_upstream(HELLO_BACK % self._version)
+        self.upstream.given.clear()
+        self._stream.given.clear()
+
+    def _post(self, raw: bytes) -> Memory:
+        connection = Memory()
+        request = post(raw, self._version)
+        request.target = self._target
+        self._door.handle_message(request, Reply(connection, False, True))  # type: ignore[arg-type]
+        return connection
+
+    def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
+        """What goes up as lines, and what comes back, to the POST and on the stream."""
+
+        async def go() -> Memory:
+            return self._post(raw)
+
+        connection = _LOOP.run(go())
+        return [to_line(message) for message in self.upstream.given], connection.given + self._stream.given
+
+
+DOORS = {
+    "pipe": PipeDoor,
+    "passthrough": CableDoor,
+    "modern": ModernDoor,
+    "legacy": LegacyDoor,
+    "sse": SseDoor,
+}
+_LOOP = asyncio.Runner()
+
+
+def _pool(upstream: Memory, gate: Gate, sessions: SessionTable | None) -> LinkPool:
+    catalogs = Catalogs(_never)
+    for era in Era:
+        catalogs.put(CatalogKey(era), catalog())
+    return LinkPool(
+        lambda: upstream,  # type: ignore[arg-type, return-value]
+        gate,
+        catalogs,
+        1.0,
+        lambda known: None,
+        lambda session_id: Session() if sessions is None else sessions.new(session_id),
+    )
 
 
 async def _never(*what: Any) -> Any:
     raise AssertionError("everything is known beforehand")
 
 
-def post(raw: bytes, version: bytes) -> Request:
-    headers = [(b"Content-Type", b"application/json"), (b"MCP-Protocol-Version", version)]
+def post(raw: bytes, version: bytes, *more: tuple[bytes, bytes]) -> Request:
+    headers = [(b"Content-Type", b"application/json"), (b"MCP-Protocol-Version", version), *more]
     if version == b"2026-07-28":
         headers += _mirrors(raw)
     fields = {name.lower(): value for name, value in headers}

@@ -15,9 +15,10 @@ from penstock.catalog_summary import say_catalog
 from penstock.config.model import ProxyConfig, UrlUpstream
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.legacy_http import LegacyDoor
+from penstock.downstream.mcp_head import Door, read_head
 from penstock.downstream.modern_http import ModernDoor
 from penstock.downstream.replies import refuse
-from penstock.downstream.router import Door, Router
+from penstock.downstream.router import Router
 from penstock.downstream.sse import SseDoor
 from penstock.errors import PenstockError, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient
@@ -34,7 +35,7 @@ from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
 from penstock.relay.shared_link import SharedLink
 from penstock.relay.upstream_probe import UpstreamProbe
-from penstock.wire.mcp.eras import Era, era_of_header
+from penstock.wire.mcp.eras import Era
 
 if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
@@ -279,10 +280,10 @@ class _Listening:
 
 def _by_era(legacy: LegacyDoor, modern: ModernDoor) -> Door:
     def handle(request: Request, reply: Reply) -> None:
-        version = request.header(b"mcp-protocol-version")
-        if version is not None and b"," in version:
+        head = read_head(request)
+        if head.is_version_repeated:
             refuse(reply, 400, "Invalid request: repeated MCP-Protocol-Version")
-        elif era_of_header(version) is Era.MODERN:
+        elif head.era is Era.MODERN:
             modern.handle(request, reply)
         else:
             legacy.handle(request, reply)

@@ -17,18 +17,17 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock import limits
 from penstock.downstream.event_stream import EventStream
+from penstock.downstream.mcp_head import McpHead, read_head
 from penstock.downstream.replies import (
     is_refused_for_now,
-    is_session_id,
-    maybe_wrong_post,
     refuse,
     refuse_message,
     send_json,
-    wants_events,
 )
 from penstock.errors import ClientProtocolError, PenstockError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy.tools import tool_gate
+from penstock.policy.verdict import Why
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
@@ -36,7 +35,7 @@ from penstock.wire.http.http1 import Headers
 from penstock.wire.json.ambiguity import readable
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import Batch, Message, read_client_message
-from penstock.wire.mcp.routing_headers import check_routing_headers
+from penstock.wire.mcp.routing_headers import check_routing_headers, refuse_routing_headers
 
 log = logging.getLogger("penstock")
 
@@ -269,41 +268,45 @@ class LegacyDoor:
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Takes one request of a legacy client."""
+        head = read_head(request)
         if request.method == b"POST":
-            self._post(request, reply)
+            self._post(request, reply, head)
         elif request.method == b"GET":
-            if not wants_events(request):
+            if not head.wants_events:
                 refuse(reply, 406, "Not acceptable: the client must accept text/event-stream by name")
                 return
-            session = self._maybe_session(request, reply)
+            session = self._maybe_session(head, reply)
             if session is not None:
                 session.open_stream(reply)
         elif request.method == b"DELETE":
-            session = self._maybe_session(request, reply)
+            session = self._maybe_session(head, reply)
             if session is not None:
                 session.end()
                 reply.send(200, [])
         else:
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET, POST, DELETE")])
 
-    def _post(self, request: Request, reply: Reply) -> None:
-        wrong = maybe_wrong_post(request)
-        if wrong is not None:
-            refuse(reply, *wrong)
+    def _post(self, request: Request, reply: Reply, head: McpHead) -> None:
+        if head.wrong_post is not None:
+            refuse(reply, *head.wrong_post)
             return
         try:
             message = read_client_message(request.body)
-            if isinstance(message, Message):
+            if head.is_routed and isinstance(message, Message):
                 check_routing_headers(message, request.fields, is_required=False)
+            elif head.is_routed:
+                refuse_routing_headers(request.fields)
         except ClientProtocolError as refusal:
             log.warning("Refused a message from a client. %s.", refusal.reason)
+            why = Why("protocol", "refuse", refusal.reason, refusal.code)
+            self._pool.gate.said("client", "refuse", request.body, why, status=400)
             refuse_message(reply, refusal)
             return
         is_hello = isinstance(message, Message) and message.method == "initialize"
-        if is_hello and request.header(b"mcp-session-id") is None:
+        if is_hello and head.session is None:
             session = self._maybe_new_session(reply)
         else:
-            session = self._maybe_session(request, reply)
+            session = self._maybe_session(head, reply)
         if session is not None:
             session.take(message, reply, request.headers)
 
@@ -322,15 +325,14 @@ class LegacyDoor:
         self._sessions.add(session)
         return session
 
-    def _maybe_session(self, request: Request, reply: Reply) -> HttpSession | None:
-        session_id = request.header(b"mcp-session-id")
-        if session_id is None:
+    def _maybe_session(self, head: McpHead, reply: Reply) -> HttpSession | None:
+        if head.session is None:
             refuse(reply, 400, "Bad request: Missing session ID")
             return None
-        if not is_session_id(session_id):
+        if head.is_session_malformed:
             refuse(reply, 400, "Bad request: malformed session id")
             return None
-        session = self._sessions.find(session_id)
+        session = self._sessions.find(head.session)
         if not isinstance(session, HttpSession):
             refuse(reply, 404, "Session not found")
             return None
@@ -360,5 +362,7 @@ def _maybe_token(holder: Raw | None) -> bytes | None:
 
 
 def _maybe_progress_token(message: Message | Batch) -> bytes | None:
+    if b"progressToken" not in message.raw and b"\\u" not in message.raw:
+        return None  # nobody calls it so, and nothing in it can be spelt otherwise
     params = message.params if isinstance(message, Message) else None
     return _maybe_token(params.get("_meta")) if params else None

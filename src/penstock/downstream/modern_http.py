@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Raw
 
 from penstock.downstream.event_stream import EventStream
+from penstock.downstream.mcp_head import read_head
 from penstock.downstream.replies import (
     is_refused_for_now,
-    maybe_wrong_post,
     refuse,
     refuse_message,
     send_json,
@@ -31,7 +31,6 @@ from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Wait, Why
-from penstock.relay.catalogs import principal_of
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.shared_link import SharedLink
 from penstock.wire.json.ambiguity import members
@@ -164,7 +163,7 @@ class ModernDoor:
         if request.method != b"POST":
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"POST")])
             return
-        wrong = maybe_wrong_post(request)
+        wrong = read_head(request).wrong_post
         if wrong is not None:
             refuse(reply, *wrong)
             return
@@ -232,7 +231,7 @@ class ModernDoor:
         """Whose a message is; in this era there are no sessions, only principals."""
         if self._sessions is None:
             return self._everybody
-        principal = principal_of(request.header(b"authorization"))
+        principal = read_head(request).principal
         return self._sessions.find(b"principal " + principal, None, principal, Era.MODERN)
 
     def _carry_out(

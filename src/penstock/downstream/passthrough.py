@@ -33,7 +33,7 @@ from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
-from penstock.relay.catalogs import CatalogKey, Catalogs, principal_of
+from penstock.relay.catalogs import Catalogs
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import encode_event
@@ -84,7 +84,7 @@ class Passthrough:
         self.answers_with_events = (
             False  # how the upstream last answered a legacy request: so do we, for lists
         )
-        self._heads = HeadReader(client, headers, passes_cookies)
+        self._heads = HeadReader(client, headers, catalogs, passes_cookies)
         self.kept_from_clients = self._heads.kept_from_clients
         self._catalogs = catalogs
         self._on_catalog = on_catalog
@@ -100,7 +100,9 @@ class Passthrough:
         elif request.method == b"POST":
             self._post(request, reply, head)
         elif request.method in (b"GET", b"DELETE"):
-            self.pass_on(request, reply, None, b"", Exchange(session=self.session_of(request, head, None)))
+            self.pass_on(
+                request, reply, head, None, b"", Exchange(session=self.session_of(request, head, None))
+            )
         else:
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET, POST, DELETE")])
 
@@ -115,13 +117,13 @@ class Passthrough:
         if path.endswith(b"/mcp"):
             path = path[: -len(b"/mcp")] + self.client.url.target.partition(b"?")[0].rstrip(b"/")
         target = path + (b"?" + query if query else b"")
-        self.pass_on(request, reply, None, b"", Exchange(), target)
+        self.pass_on(request, reply, self._heads.read(request), None, b"", Exchange(), target)
 
     # --- requests ---------------------------------------------------------------------------------------
 
     def _post(self, request: Request, reply: Reply, head: PassthroughHead) -> None:
-        if head.wrong is not None:
-            refuse(reply, *head.wrong)
+        if head.wrong_body is not None:
+            refuse(reply, *head.wrong_body)
             return
         try:
             message = read_client_message(request.body)
@@ -141,10 +143,10 @@ class Passthrough:
         exchange = self.exchange_of(message, self.session_of(request, head, message), head)
         exchange.headers = request.headers
         if message.method in tool_gate.GATED:
-            exchange.catalog = self._catalogs.maybe_known(self._catalog_key(request))
+            exchange.catalog = self._catalogs.maybe_known(head.key)
         verdict = self.gate.client_says(message, exchange)
         if verdict is FORWARD:
-            self.pass_on(request, reply, message, message.raw, exchange)
+            self.pass_on(request, reply, head, message, message.raw, exchange)
         else:
             self._carry_out(verdict, message, exchange, request, reply)
 
@@ -162,10 +164,11 @@ class Passthrough:
         self, verdict: Verdict, message: Message, exchange: Exchange, request: Request, reply: Reply
     ) -> None:
         """Does what was decided about a message of a client's."""
-        era = self._heads.read(request).era
+        head = self._heads.read(request)
+        era = head.era
         if isinstance(verdict, Forward):
             passed = verdict.message or message
-            self.pass_on(request, reply, passed, passed.raw, exchange)
+            self.pass_on(request, reply, head, passed, passed.raw, exchange)
         elif isinstance(verdict, Answer):
             why = verdict.why
             is_about_tools = message.method in tool_gate.GATED and why is not None
@@ -215,10 +218,6 @@ class Passthrough:
             response.on_success = lambda: self._answer(verdict, head.era, reply)
             self._send(request, response, head, ping)
 
-    def _catalog_key(self, request: Request) -> CatalogKey:
-        head = self._heads.read(request)
-        return self._catalogs.key(head.era, head.headers)
-
     def with_catalog(
         self,
         request: Request,
@@ -227,7 +226,7 @@ class Passthrough:
         then: Callable[[ToolCatalog | UpstreamError], None],
     ) -> None:
         head = self._heads.read(request)
-        key = self._catalog_key(request)
+        key = head.key
         known = self._catalogs.maybe_known(key)
         if known is not None:
             then(known)
@@ -272,6 +271,7 @@ class Passthrough:
         self,
         request: Request,
         reply: Reply,
+        head: PassthroughHead,
         message: Message | None,
         body: bytes,
         exchange: Exchange,
@@ -279,11 +279,11 @@ class Passthrough:
         batch: list[Message] | None = None,
         first: list[bytes] | None = None,
     ) -> None:
-        head = self._heads.read(request)
+        """Sends `body` upstream; `message` is what is in it, None for a GET, a DELETE or a batch."""
         response = PassthroughResponse(self, reply, message, head, exchange)
         response.method = request.method
         response.is_endpoint = target is None
-        if message is not None:
+        if message is not None and self.known is not None:
             self.remember(message, exchange, head)
         if batch is not None:
             response.expect_batch(batch, first or [])
@@ -331,8 +331,8 @@ class Passthrough:
         return self.known.find_http(
             head.era,
             head.session,
-            principal_of(request.header(b"authorization")),
-            self._heads.rights(request),
+            head.principal,
+            head.rights,
             request.connection_id,
             message is not None and message.method == "initialize",
         )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from penstock.downstream.replies import is_session_id, maybe_wrong_body
+from penstock.downstream.mcp_head import McpHead, read_head
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Request
-from penstock.relay.catalogs import rights_of
+from penstock.relay.catalogs import CatalogKey, Catalogs, rights_of
 from penstock.wire.http.http1 import Headers, end_to_end, find, find_all, response_start
-from penstock.wire.mcp.eras import Era, era_of_header
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
 # A browser sends the cookies of whatever else runs on this host: cookies know no ports.
@@ -24,24 +23,30 @@ _NO_PAGE: Headers = [
 ]
 
 
-class PassthroughHead(Struct, frozen=True):
-    """The client's head, read for MCP, and the head that goes upstream in its place."""
+class PassthroughHead(McpHead, kw_only=True):
+    """The client's head, and the head that goes upstream in its place."""
 
-    session: bytes | None
-    is_session_malformed: bool
-    era: Era
-    version: str | None
-    wrong: tuple[int, str] | None  # why the body of a POST cannot be read
-    is_routed: bool  # whether there are headers that must say the same as the body
     headers: Headers  # for the upstream
     start: bytes  # the same as bytes, for the endpoint
+    key: CatalogKey  # whose tools its sender may call
+    _rights: bytes | None = None
+
+    @property
+    def rights(self) -> bytes:
+        """What stands for whoever sends it, as far as the upstream can tell."""
+        if self._rights is None:
+            self._rights = rights_of(self.headers)
+        return self._rights
 
 
 class HeadReader:
     """Reads heads for one upstream."""
 
-    def __init__(self, client: HttpClient, added: Headers, passes_cookies: bool = False) -> None:
+    def __init__(
+        self, client: HttpClient, added: Headers, catalogs: Catalogs, passes_cookies: bool = False
+    ) -> None:
         """`added` are headers that the user wants every request to have."""
+        self._catalogs = catalogs
         self._client = client
         self._added = added
         self._ours = frozenset(name.lower() for name, _ in added) | _NOT_PASSED_ON
@@ -51,36 +56,22 @@ class HeadReader:
 
     def read(self, request: Request) -> PassthroughHead:
         """What the head of `request` means."""
-        head: PassthroughHead | None = request.known.get("passthrough")
-        if head is None:
-            head = request.known["passthrough"] = self._read(request)
-        return head
+        head = request.memo.meaning
+        if type(head) is PassthroughHead:
+            return head
+        read = request.memo.meaning = self._read(request, read_head(request))
+        return read
 
-    def rights(self, request: Request) -> bytes:
-        """What stands for whoever sends `request`, as far as the upstream can tell."""
-        rights: bytes | None = request.known.get("rights")
-        if rights is None:
-            rights = request.known["rights"] = rights_of(self.read(request).headers)
-        return rights
-
-    def _read(self, request: Request) -> PassthroughHead:
-        fields = request.fields
-        session = fields.get(b"mcp-session-id")
-        version = fields.get(b"mcp-protocol-version")
-        era = era_of_header(version)
+    def _read(self, request: Request, head: McpHead) -> PassthroughHead:
         # What the client sent, without what belongs to this hop, with what the user adds.
         headers = [field for field in end_to_end(request.headers) if field[0].lower() not in self._ours]
         headers.append((b"Accept-Encoding", b"identity"))
         headers += self._added
         return PassthroughHead(
-            session,
-            session is not None and not is_session_id(session),
-            era,
-            None if version is None else version.decode("ascii", "replace"),
-            maybe_wrong_body(request),
-            era is Era.MODERN or b"mcp-method" in fields or b"mcp-name" in fields,
-            headers,
-            self._client.prepare(request.method, self._client.url.target, headers),
+            **structs.asdict(head),
+            headers=headers,
+            start=self._client.prepare(request.method, self._client.url.target, headers),
+            key=self._catalogs.key(head.era, headers),
         )
 
 

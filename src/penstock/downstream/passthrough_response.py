@@ -76,7 +76,7 @@ class PassthroughResponse:
         self._gate = passthrough.gate
         self.exchange = exchange
         self._reply = reply
-        self._message = message
+        self.message = message
         self._era = head.era
         self.session = head.session
         self.version = head.version
@@ -100,12 +100,10 @@ class PassthroughResponse:
         self.status = status
         assert self.ticket is not None
         assert self.ticket.head is not None
-        memory = self.ticket.head.known
-        known: AnswerHead | None = memory.get("passthrough")
-        if known is None:
-            known = memory["passthrough"] = read_answer_head(
-                status, headers, self.passthrough.kept_from_clients
-            )
+        memo = self.ticket.head.memo
+        known = memo.meaning
+        if type(known) is not AnswerHead:
+            known = memo.meaning = read_answer_head(status, headers, self.passthrough.kept_from_clients)
         if known.objection is not None:
             self._fail(known.objection)
             return
@@ -114,7 +112,7 @@ class PassthroughResponse:
         if known.session is not None or status != 200 or self.method == b"DELETE":
             self._note_session(status, known.session)
         is_stream = known.is_stream
-        if self._era is Era.LEGACY and self._message is not None and status == 200:
+        if self._era is Era.LEGACY and self.message is not None and status == 200:
             self.passthrough.answers_with_events = is_stream
         if is_stream and 200 <= status < 300 and self.on_success is None:
             self._reader = SseReader(limits.MESSAGE_BYTES + 64 * 1024)
@@ -230,14 +228,9 @@ class PassthroughResponse:
             self.passthrough.on_lost(error)
 
     @property
-    def is_to_one_message(self) -> bool:
-        """Whether one message was posted, and no array, nor nothing."""
-        return self._message is not None
-
-    @property
     def is_listening(self) -> bool:
         """Whether this lasts until somebody ends it."""
-        return self.method == b"GET" or (self._message is not None and self._message.method == _LISTEN)
+        return self.method == b"GET" or (self.message is not None and self.message.method == _LISTEN)
 
     def give_up(self) -> None:
         """Lets go of the upstream; nobody waits."""
@@ -412,14 +405,14 @@ class PassthroughResponse:
         raw = self._error(text)
         if not self._reply.is_started:
             send_json(self._reply, 502, raw)
-        elif self._reader is None or self._message is None or self._message.kind is not Kind.REQUEST:
+        elif self._reader is None or self.message is None or self.message.kind is not Kind.REQUEST:
             self._reply.abort()
         else:
             self._reply.write(encode_event(raw))
             self._reply.finish()
 
     def _error(self, text: str) -> bytes:
-        token = self._message.id_token if self._message is not None else None
+        token = self.message.id_token if self.message is not None else None
         return error_reply(token, INTERNAL_ERROR, text)
 
     def _end(self) -> None:

@@ -26,7 +26,10 @@ def judge(response: PassthroughResponse, message: Message | Batch, raw: bytes, t
         _judge_batch(response, message, then)
         return
     gate = response.passthrough.gate
-    exchange = _exchange_of(response, message)
+    if gate.keeps_requests or message.kind is not _RESPONSE or response.message is None:
+        exchange = _exchange_of(response, message)
+    else:
+        exchange = response.exchange
     verdict = gate.upstream_says(message, exchange)
     if verdict is FORWARD and not gate.keeps_requests:
         then(raw)
@@ -58,7 +61,7 @@ def _exchange_of(response: PassthroughResponse, message: Message) -> Exchange:
         found = None
         if response.passthrough.known is not None and message.id_token is not None:
             found = cast("TrackedSession", own.session).requests.close(message.id_token)
-        if response.is_to_one_message:
+        if response.message is not None:
             found = own
         if found is not None:
             found.status = response.status

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from penstock.downstream.host_origin_check import HostOriginCheck
+from penstock.downstream.mcp_head import Door, read_head
 from penstock.downstream.replies import refuse
 from penstock.net.http_exchange import Reply, Request
-from penstock.wire.http.http1 import Headers
-
-Door = Callable[[Request, Reply], None]
 
 HEALTH = b"/healthz"
 # Metadata of the upstream, asked for with the user's own headers: nothing in the path may lead elsewhere.
@@ -28,10 +25,10 @@ class Router:
 
     def __call__(self, request: Request, reply: Reply) -> None:
         """Takes one request."""
-        known: tuple[Headers, Door] | None = request.known.get("front")
-        if known is not None:  # a head like this one was let in before
-            reply.extra, door = known
-            door(request, reply)
+        head = read_head(request)
+        if head.door is not None:  # a head like this one was let in before
+            reply.extra = head.extra
+            head.door(request, reply)
             return
         refusal = self._guard.maybe_refusal(request)
         if refusal is not None:
@@ -44,7 +41,7 @@ class Router:
         path = request.path
         found = self._doors.get(path)
         if found is not None:
-            request.known["front"] = (reply.extra, found)
+            head.extra, head.door = reply.extra, found
             found(request, reply)
         elif path == HEALTH:
             reply.send(200, [(b"Content-Type", b"text/plain")], b"ok\n")

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 
 from penstock.downstream.event_stream import EventStream
-from penstock.downstream.replies import is_refused_for_now, maybe_wrong_body, refuse, send_json, wants_events
+from penstock.downstream.mcp_head import read_head
+from penstock.downstream.replies import is_refused_for_now, refuse, send_json
 from penstock.errors import PenstockError, UpstreamError
 from penstock.net.http_exchange import Reply, Request
 from penstock.relay.contracts import UpstreamLink
@@ -122,7 +123,7 @@ class SseDoor:
             # Clients that try Streamable HTTP first read this as: use the older transport.
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET")])
             return
-        if not wants_events(request):
+        if not read_head(request).wants_events:
             refuse(reply, 406, "Not acceptable: the client must accept text/event-stream by name")
             return
         if self._pool.is_full or not self._sessions.make_room():
@@ -156,7 +157,7 @@ class SseDoor:
         if not isinstance(session, SseSession):
             refuse(reply, 404, "Session not found")
             return
-        wrong = maybe_wrong_body(request)
+        wrong = read_head(request).wrong_body
         if wrong is not None:
             refuse(reply, *wrong)
             return

@@ -272,7 +272,7 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = _NEVER
         reply = self._reply = Reply(self, head.method == b"HEAD", head.is_http11)
         request = Request(
-            head.method, head.target, head.headers, body, self._peer, self.id, head.fields, head.known
+            head.method, head.target, head.headers, body, self._peer, self.id, head.fields, head.memo
         )
         try:
             self._server.handler(request, reply)

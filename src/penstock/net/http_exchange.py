@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock import limits
-from penstock.wire.http.http1 import Headers, build_response_head, field_lines, find
+from penstock.wire.http.http1 import Headers, Memo, build_response_head, field_lines, find
 
 if TYPE_CHECKING:
     from penstock.net.http_connection import HttpConnection
@@ -21,7 +21,7 @@ class Request(Struct, gc=False):
     """A whole request. Headers keep their case and order; `target` is always a path with its query.
 
     The head may serve many requests: nobody changes `headers` or `fields`, and what is found out from them
-    alone may be left in `known` for the next one.
+    alone may be left in `memo` for the next one.
     """
 
     method: bytes
@@ -31,7 +31,7 @@ class Request(Struct, gc=False):
     peer: Any  # as the socket gives it, None for a peer without an address
     connection_id: int
     fields: dict[bytes, bytes]  # by lower-case name; repeated ones joined by a comma
-    known: dict[str, Any] = msgspec.field(default_factory=dict)
+    memo: Memo = msgspec.field(default_factory=Memo)
 
     @property
     def path(self) -> bytes:

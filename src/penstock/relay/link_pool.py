@@ -30,7 +30,7 @@ class LinkPool:
         new_session: Callable[[bytes], Session],
     ) -> None:
         self.open_link = open_link
-        self._gate = gate
+        self.gate = gate
         self.catalogs = catalogs
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
@@ -44,7 +44,7 @@ class LinkPool:
         return SessionRelay(
             client,
             link,
-            self._gate,
+            self.gate,
             self._new_session(session_id),
             tools_seconds=self._tools_seconds,
             on_catalog=self._on_catalog,

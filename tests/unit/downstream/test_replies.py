@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.downstream.replies import maybe_wrong_body
-from penstock.net.http_exchange import Request
+from penstock.downstream.mcp_head import maybe_wrong_body
 
 
 def _status(*kinds: bytes) -> int | None:
     """The status that a POST with these content types gets, None when its body is read."""
     fields = {b"content-type": b", ".join(kinds)} if kinds else {}
-    wrong = maybe_wrong_body(Request(b"POST", b"/mcp", [], b"", None, 1, fields))
+    wrong = maybe_wrong_body(fields)
     return wrong[0] if wrong is not None else None
 
 

@@ -1213,7 +1213,7 @@ def test_the_same_head_is_read_once_and_what_was_found_out_stays_with_it():
 
         def note(request: Request, reply: Reply) -> None:
             heads.append(request)
-            request.known["seen"] = request.known.get("seen", 0) + 1
+            request.memo.meaning = (request.memo.meaning or 0) + 1  # type: ignore[operator]
             reply.send(200, [], b"noted")
 
         async with serving(note) as site:
@@ -1222,12 +1222,12 @@ def test_the_same_head_is_read_once_and_what_was_found_out_stays_with_it():
                 peer.send(GET)
                 assert (await peer.answer())[2] == b"noted"
             assert heads[0].headers is heads[1].headers
-            assert heads[1].known == {"seen": 2}
+            assert heads[1].memo.meaning == 2
             # Another head is another matter, and only so many are kept.
             for number in range(limits.KNOWN_HEADS + 2):
                 peer.send(GET.replace(b"\r\n\r\n", b"\r\nX: %d\r\n\r\n" % number))
                 assert (await peer.answer())[2] == b"noted"
-                assert heads[-1].known == {"seen": 1}
+                assert heads[-1].memo.meaning == 1
             assert len(site.server._heads) <= limits.KNOWN_HEADS
 
     asyncio.run(main())

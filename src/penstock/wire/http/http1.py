@@ -11,7 +11,6 @@ where a message ends, but the next request on a connection must not be looked at
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -57,6 +56,15 @@ _HOST = re.compile(rb"[0-9A-Za-z._~%!$&'()*+;=:\[\]\-]*")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?]+)([/?].*)?")
 
 
+class Memo:
+    """What somebody has found out from a head alone, kept with it for the next message that has it."""
+
+    __slots__ = ("meaning",)
+
+    def __init__(self) -> None:
+        self.meaning: object = None
+
+
 class RequestHead(Struct, frozen=True, gc=False):
     """The head of a request; `length` is of the body, or CHUNKED."""
 
@@ -67,7 +75,7 @@ class RequestHead(Struct, frozen=True, gc=False):
     length: int
     is_http11: bool
     is_kept_alive: bool
-    known: dict[str, Any] = msgspec.field(default_factory=dict)  # what others made of this head alone
+    memo: Memo = msgspec.field(default_factory=Memo)
 
 
 class ResponseHead(Struct, frozen=True, gc=False):
@@ -77,7 +85,7 @@ class ResponseHead(Struct, frozen=True, gc=False):
     headers: Headers
     length: int
     is_kept_alive: bool
-    known: dict[str, Any] = msgspec.field(default_factory=dict)  # what others made of this head alone
+    memo: Memo = msgspec.field(default_factory=Memo)
 
 
 CONTINUE = b"100-continue"
