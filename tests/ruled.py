@@ -1,4 +1,4 @@
-"""A proxy with rules, three ways in: stdio to stdio, HTTP to HTTP, and modern HTTP to stdio."""
+"""A proxy with rules, every way in: stdio to stdio, HTTP to HTTP, and each kind of HTTP client to stdio."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from pairs import Proxy, Upstream
 PLUGINS = ROOT / "tests" / "e2e" / "rules"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
 
-WAYS = ("stdio", "passthrough", "modern")
-"""stdio to stdio (legacy era), HTTP to HTTP (legacy, with sessions), modern HTTP to stdio (shared link)."""
+WAYS = ("stdio", "passthrough", "modern", "legacy", "sse")
+"""stdio to stdio (legacy era), HTTP to HTTP (legacy, with sessions), modern HTTP to stdio (shared link), and
+clients of the two older HTTP transports to stdio (a link for each)."""
 
 
 class Ruled:
@@ -66,9 +67,10 @@ class Ruled:
     def connect(self, **more: Any) -> Any:
         """One more client, over HTTP."""
         assert self.proxy is not None
-        client = self.proxy.connect("streamable", "modern" if self.way == "modern" else "legacy", **more)
+        kind = "sse" if self.way == "sse" else "streamable"
+        client = self.proxy.connect(kind, "modern" if self.way == "modern" else "legacy", **more)
         self._clients.append(client)
-        client.begin(self._version) if self.way == "passthrough" else client.begin()
+        client.begin() if self.way == "modern" else client.begin(self._version)
         return client
 
     def write(self, interceptor: dict[str, Any] | None, is_renamed: bool = False) -> None:

@@ -148,8 +148,7 @@ ATTACKS = [
     ClientBytes("28", "array with tools/list", b"[" + request(b"1", "tools/list") + b"]", DROP),
     ClientBytes("29", "call without an id", b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"write_file"}}', SILENT),
     ClientBytes("29", "allowed call without an id", b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo"}}', SILENT),
-    ClientBytes("30", "id null", call("write_file", b"null"), SILENT),
-    *(ClientBytes("30", f"id {token.decode()}", call("write_file", token), DROP) for token in (b"true", b"[]", b"{}")),
+    *(ClientBytes("30", f"id {token.decode()}", call("write_file", token), DROP) for token in (b"null", b"true", b"[]", b"{}")),
     *(
         ClientBytes("31", f"method {method!a}", params_call(b'{"name":"write_file"}', json.dumps(method).encode()), UNKNOWN)
         for method in (

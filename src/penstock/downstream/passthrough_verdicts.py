@@ -46,7 +46,7 @@ def _judge_batch(response: PassthroughResponse, batch: Batch, then: Then) -> Non
         kept[place] = passed
         if len(kept) == len(parts):
             left = [part for _, part in sorted(kept.items()) if part is not None]
-            then(batch.raw if left == parts else b"[%b]" % b",".join(left) if left else None)
+            then(batch.raw if left == parts else _joined(left, response.message is not None))
 
     for place, part in enumerate(parts):
         judge(response, read_upstream_message(part), part, partial(settle, place))
@@ -96,3 +96,10 @@ def _remember(response: PassthroughResponse, id_token: bytes, exchange: Exchange
         waiting = cast("TrackedSession", exchange.session).upstream_requests
         waiting.close(id_token)
         waiting.open(exchange)
+
+
+def _joined(left: list[bytes], is_for_one: bool) -> bytes | None:
+    """What is left of an array; whoever posted one message gets one error, and no array of it."""
+    if len(left) == 1 and is_for_one:
+        return left[0]
+    return b"[%b]" % b",".join(left) if left else None

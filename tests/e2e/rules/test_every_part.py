@@ -1,4 +1,4 @@
-"""Every condition and every action, with real processes, three ways in."""
+"""Every condition and every action, with real processes, every way in."""
 
 from __future__ import annotations
 
