@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack before-release
+.PHONY: help seeds demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack before-release
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench        what Penstock adds, beside nginx, a plain relay and peers (15 minutes); writes docs/performance.md"
 	@echo "make bench-quick  the same in two minutes, printed only"
 	@echo "make bench-peers  install the peers that the benchmark compares with"
+	@echo "make seeds        what the founding documents promised, row by row, into docs/seeds.md"
 	@echo "make json-verdicts  what the gate makes of the JSONTestSuite corpus, into docs"
 	@echo "make fuzz         coverage-guided fuzzing, FUZZ_SECONDS=60 for each target"
 	@echo "make properties-long  forty times as many examples for every property of the gate"
@@ -85,6 +86,9 @@ bench-quick: $(STAMP)
 
 bench-peers: $(STAMP)
 	@PYTHON=$(PYTHON) sh scripts/bench_peers_setup
+
+seeds: $(STAMP) peers
+	$(BIN)/python scripts/seeds_page.py
 
 json-verdicts: $(STAMP) peers
 	$(BIN)/python scripts/json_verdicts.py

@@ -1,4 +1,4 @@
-"""The promises of the five documents that Penstock grew from, one row each, and which test shows each.
+"""The promises of the five documents that Penstock grew from, one row each.
 
 A test names its rows with `@row(...)`. A row that waits for a capability says which; when that is built, the
 word goes and a test comes. `scripts/seeds_page.py` runs the tests and writes `docs/seeds.md`.
@@ -105,9 +105,7 @@ ROWS: dict[str, Row] = {
     "D61": Row(_N, "Ids may be texts"),
     "D62": Row(_N, "Error responses may have the id null"),
     "D63": Row(_N, "More than 128 levels of nesting are rejected"),
-    "D64": Row(
-        _N, "10 MB are taken, more is rejected with a warning; 20 MB without a line end clear the buffer"
-    ),
+    "D64": Row(_N, "10 MB pass, more is rejected with a warning; 20 MB without a line end clear the buffer"),
     # Lifecycle and connection
     "E65": Row(_N, "The child starts at once, without a health check"),
     "E66": Row(_N, "A child that fails to start is noticed by its closed pipe"),
@@ -206,9 +204,7 @@ ROWS: dict[str, Row] = {
     "M166": Row(_I, "A session has an id"),
     "M167": Row(_I, "A session knows its MCP session id"),
     "M168": Row(_I, "A session knows its start and counts its messages"),
-    "M169": Row(
-        _I, "A conversation keeps request, response, both times, whether intercepted, what was modified"
-    ),
+    "M169": Row(_I, "A conversation keeps request, response, both times, what intercepted and modified it"),
     "M170": Row(_I, "A session has statistics by method"),
     "M171": Row(_I, "Conversations have a time to live"),
     "M172": Row(_I, "Old sessions are cleaned away periodically"),
@@ -233,9 +229,7 @@ ROWS: dict[str, Row] = {
     "O189": Row(_I, "Messages are recorded when asked"),
     "O190": Row(_S, "Several upstreams behind one proxy", waits="several upstreams"),
     "O191": Row(_I, "Several instances share state and limits", waits="several machines"),
-    "O192": Row(
-        _I, "Anomalies, suggested rules, A/B sets; a live view and history", waits="learning, live view"
-    ),
+    "O192": Row(_I, "Anomalies, suggested rules, A/B sets, a live view", waits="learning, live view"),
     # Where the documents disagree, settled
     "X8": Row(_C, "A listener before an upstream that dies ends, with every pending request answered"),
     "X11": Row(_C, "--validate without its package ends in one sentence"),
