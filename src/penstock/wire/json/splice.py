@@ -39,6 +39,15 @@ def with_value(text: bytes, members: Members, name: str, value: bytes) -> bytes:
     return b"".join((view[:start], value, view[end:]))
 
 
+def with_member(text: bytes, members: Members, name: str, value: bytes) -> bytes:
+    """`text` with the value of the member `name` replaced, or the member added behind the last one."""
+    if name in members:
+        return with_value(text, members, name, value)
+    end = text.rindex(b"}")
+    tie = b"," if members else b""
+    return b"".join((memoryview(text)[:end], tie, _encode(name), b":", value, memoryview(text)[end:]))
+
+
 def without(text: bytes, members: Members, name: str) -> bytes:
     """`text` without the member `name` and without the comma that tied it to its neighbour."""
     spans = member_spans(text, members)
@@ -83,3 +92,4 @@ def maybe_sole_span(text: bytes, name: str) -> tuple[int, int] | None:
 
 
 _decode_text = msgspec.json.Decoder(str).decode
+_encode = msgspec.json.Encoder().encode

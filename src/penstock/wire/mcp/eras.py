@@ -18,6 +18,9 @@ BATCH_VERSION = "2025-03-26"
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
 META_CLIENT = "io.modelcontextprotocol/clientInfo"
 META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+META_LEVEL = "io.modelcontextprotocol/logLevel"
+META_SERVER = "io.modelcontextprotocol/serverInfo"
+META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
 class Era(enum.Enum):

@@ -1,0 +1,20 @@
+"""What a bridge wants done: messages to either side, and when it wants to be asked again."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class ToUpstream(Struct, frozen=True, gc=False):
+    """Send this to the upstream."""
+
+    raw: bytes
+
+
+class ToClient(Struct, frozen=True, gc=False):
+    """Give this to whoever hears the upstream."""
+
+    raw: bytes
+
+
+Step = ToUpstream | ToClient
