@@ -586,6 +586,7 @@ def main() -> None:
     parser.add_argument("--pages")
     parser.add_argument("--version")
     parser.add_argument("--no-tools", action="store_true")
+    parser.add_argument("--modern-only", action="store_true")
     parser.add_argument("--list-error")
     parser.add_argument("--list-delay", type=float, default=0.0)
     parser.add_argument("--mute", choices=("initialize", "list", "list-dies"))

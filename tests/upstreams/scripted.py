@@ -114,6 +114,10 @@ class Scripted:
             self.answer(method, token, params)
 
     def answer(self, method: str, token: bytes, params: dict) -> None:
+        if self.options.modern_only and not self.is_modern(params):
+            error = b'{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"]}}'
+            self.say(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (token, error))
+            return
         if self.options.legacy_only and method != "initialize":
             error = b'{"code":-32602,"message":"not before the handshake"}'
             self.say(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (token, error))
@@ -144,6 +148,24 @@ class Scripted:
             self.reply(token, b"{}")
         else:
             self.reply(token, b'{"heard":%b}' % json.dumps(method).encode())
+
+    def is_modern(self, params: dict) -> bool:
+        meta = params.get("_meta")
+        version = "io.modelcontextprotocol/protocolVersion"
+        return isinstance(meta, dict) and meta.get(version) == "2026-07-28"
+
+    def order_input(self, token: bytes, params: dict) -> None:
+        """Asks what is in `ask` (a map of questions), with a state, until it is answered; then says it all."""
+        self.input_rounds = getattr(self, "input_rounds", 0)
+        answers = params.get("inputResponses")
+        if answers is None or self.input_rounds < int(params.get("rounds", 0)):
+            self.input_rounds = 0 if answers is None else self.input_rounds + 1
+            asked = {"resultType": "input_required", "requestState": "st\u00e4te"}
+            asked["inputRequests"] = params["ask"]
+            self.reply(token, json.dumps(asked).encode())
+            return
+        said = {"resultType": "complete", "answers": answers, "state": params.get("requestState")}
+        self.reply(token, json.dumps(said).encode())
 
     def answer_list(self, token: bytes, params: dict) -> None:
         if self.options.mute == "list":
@@ -258,6 +280,7 @@ def main() -> None:
     parser.add_argument("--version", help="the protocol version to answer initialize with")
     parser.add_argument("--no-tools", action="store_true")
     parser.add_argument("--legacy-only", action="store_true", help="refuse everything before initialize")
+    parser.add_argument("--modern-only", action="store_true", help="refuse what has no modern _meta")
     parser.add_argument("--list-error", help="the error object to answer tools/list with")
     parser.add_argument("--list-delay", type=float, default=0.0)
     parser.add_argument("--mute", choices=("initialize", "list", "list-dies"))

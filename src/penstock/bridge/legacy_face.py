@@ -13,7 +13,6 @@ import msgspec
 
 from penstock.bridge import codes, legacy_results
 from penstock.bridge.envelope import (
-    Members,
     maybe_members,
     maybe_value,
     notification,
@@ -33,6 +32,7 @@ from penstock.bridge.questions import (
 )
 from penstock.bridge.steps import Step, ToClient, ToUpstream
 from penstock.bridge.subscriptions import ACKNOWLEDGED, Subscriptions
+from penstock.wire.json.ambiguity import Members
 from penstock.wire.mcp.eras import (
     META_CAPABILITIES,
     META_CLIENT,
@@ -187,7 +187,9 @@ class LegacyFace:
                 call.answers[question.key] = b'{"action":"accept"}'  # shown once, and accepted
                 continue
             token = self._new_id()
-            params = with_members(question.params, {"elicitationId": token}) if question.url else question.params
+            params = (
+                with_members(question.params, {"elicitationId": token}) if question.url else question.params
+            )
             call.open[token] = question
             self._asked[id_key(token)] = call
             steps.append(ToClient(request(token, question.method, params)))

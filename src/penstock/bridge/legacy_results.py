@@ -5,8 +5,14 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from penstock.bridge.envelope import Members, maybe_members, maybe_value, object_of, with_members, without_members
-from penstock.wire.json.ambiguity import NotAnArray, NotJson, elements
+from penstock.bridge.envelope import (
+    maybe_members,
+    maybe_value,
+    object_of,
+    with_members,
+    without_members,
+)
+from penstock.wire.json.ambiguity import Members, NotAnArray, NotJson, elements
 from penstock.wire.mcp.eras import LEGACY_VERSIONS, META_SERVER
 from penstock.wire.mcp.message import Message
 

@@ -1,14 +1,16 @@
 """Questions in the middle of a call, as a client of the legacy era hears them.
 
 A modern upstream answers a call with `input_required`. Each question in it becomes a request to the client;
-when all are answered the call is sent again with the answers and with the upstream's own state, byte for byte.
+when all are answered the call is sent again with the answers and with the upstream's own state, byte for
+byte.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct, field
 
-from penstock.bridge.envelope import Members, maybe_members, maybe_value, object_of
+from penstock.bridge.envelope import maybe_members, maybe_value, object_of
+from penstock.wire.json.ambiguity import Members
 from penstock.wire.mcp.message import Message
 
 ROUNDS = 10

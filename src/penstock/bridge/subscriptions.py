@@ -7,8 +7,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from penstock.bridge.envelope import Members, maybe_members, maybe_value, notification, object_of, request
+from penstock.bridge.envelope import maybe_members, maybe_value, notification, object_of, request
 from penstock.bridge.steps import Step, ToClient, ToUpstream
+from penstock.wire.json.ambiguity import Members
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, Message
 from penstock.wire.mcp.replies import error_reply, result_reply

@@ -10,10 +10,11 @@ from penstock.wire.mcp.message import Message
 class Handshake:
     """The handshake of the legacy era; in the modern one nothing of this ever happens."""
 
-    __slots__ = ("has_tools", "is_answered", "is_begun", "is_confirmed", "version")
+    __slots__ = ("has_tools", "is_answered", "is_begun", "is_confirmed", "opening", "version")
 
     def __init__(self) -> None:
         self.is_begun = False  # initialize went upstream
+        self.opening: Message | None = None  # that message, until it is answered
         self.is_answered = False  # and was answered with a result
         self.is_confirmed = False  # the client has said that it is initialized
         self.has_tools = True  # unless the upstream says otherwise
@@ -26,6 +27,7 @@ class Handshake:
 
     def take_answer(self, message: Message) -> bool:
         """Takes the upstream's answer to initialize; False when it refuses, and the client may try again."""
+        self.opening = None
         result = message.envelope.get("result")
         if result is None:
             self.is_begun = False

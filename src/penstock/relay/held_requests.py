@@ -32,7 +32,7 @@ class HeldRequests:
     ) -> None:
         """`on_failed` gets the failure, the upstream's own error object if there is one, and whether that
         is the end: after a handshake there is no second chance."""
-        self._upstream = upstream
+        self.upstream = upstream
         self._gate = gate
         self._session = session
         self._seconds = seconds
@@ -122,7 +122,7 @@ class HeldRequests:
 
     def _ask(self, request: Message) -> None:
         self._gate.said("penstock", "pass", request.raw, session=self._session)
-        self._upstream.send(request)
+        self.upstream.send(request)
 
     def _timed_out(self) -> None:
         milliseconds = round(self._seconds * 1000)

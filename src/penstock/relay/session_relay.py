@@ -65,6 +65,7 @@ class SessionRelay:
         on_catalog: Callable[[ToolCatalog], None] = lambda catalog: None,
         on_fatal: Callable[[PenstockError], None] = lambda error: None,
         catalogs: dict[Era, ToolCatalog] | None = None,
+        translates: bool = True,
     ) -> None:
         self._client = client
         self._upstream = upstream
@@ -83,6 +84,7 @@ class SessionRelay:
             upstream, gate, session, tools_seconds, self._take_catalog, self._take_catalog_failure
         )
         self._handshake = Handshake()
+        self._translates = translates  # a legacy client may be led to an upstream that is not
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
         session.on_idle = self._say_if_idle
@@ -215,6 +217,7 @@ class SessionRelay:
         self._answered_here.discard(id_token)
         if method == "initialize":
             self._handshake.is_begun = True
+            self._handshake.opening = message
         self._upstream.send(message)
         return True
 
@@ -357,6 +360,8 @@ class SessionRelay:
             self._take_stray_response(message)
             return
         if exchange.method == "initialize":
+            if not message.has_result and self._is_other_era_asked(message, exchange):
+                return
             self._take_initialized(message)
         elif exchange.meta is not None and "result" in message.envelope and not self._handshake.is_begun:
             # Only now it is certain that the upstream is a modern one; the client may have been probing.
@@ -367,6 +372,18 @@ class SessionRelay:
             self._to_client(message.raw, exchange.route, message)
         else:
             self._carry_back(verdict, message, exchange)
+
+    def _is_other_era_asked(self, refusal: Message, exchange: Exchange) -> bool:
+        """Whether the upstream is asked first if it speaks the other era; the client's request waits."""
+        opening = self._handshake.opening
+        if not self._translates or opening is None:
+            return False
+        from penstock.relay.adapters.era_link import EraLink
+
+        self._translates = False  # once
+        self._requests.open(exchange)
+        self._upstream = self._room.upstream = EraLink(self._upstream, self, opening, refusal)
+        return True
 
     def _carry_back(self, verdict: Verdict, message: Message, exchange: Exchange) -> None:
         """Gives the client the answer to its request, or what stands in its place."""

@@ -1,0 +1,1 @@
+"""Upstream links around upstream links: what stands behind them never learns of it."""
