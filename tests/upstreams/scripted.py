@@ -115,7 +115,7 @@ class Scripted:
 
     def answer(self, method: str, token: bytes, params: dict) -> None:
         if self.options.modern_only and not self.is_modern(params):
-            error = b'{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"]}}'
+            error = b'{"code":-32022,"message":"Unsupported version","data":{"supported":["2026-07-28"]}}'
             self.say(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (token, error))
             return
         if self.options.legacy_only and method != "initialize":
@@ -155,7 +155,7 @@ class Scripted:
         return isinstance(meta, dict) and meta.get(version) == "2026-07-28"
 
     def order_input(self, token: bytes, params: dict) -> None:
-        """Asks what is in `ask` (a map of questions), with a state, until it is answered; then says it all."""
+        """Asks what is in `ask` (a map of questions), with a state; when it is answered, says it all."""
         self.input_rounds = getattr(self, "input_rounds", 0)
         answers = params.get("inputResponses")
         if answers is None or self.input_rounds < int(params.get("rounds", 0)):

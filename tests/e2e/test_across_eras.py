@@ -1,0 +1,103 @@
+"""Legacy clients over an upstream that speaks only the newer era, over every pair of transports."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doors import Client, StdioDoor
+from gate import ROOT, Gate, request
+from pairs import Proxy, Upstream
+
+DENY = ("--deny", "^(write|delete)_")
+PAIRS = [
+    (client, upstream)
+    for client in ("stdio", "sse", "streamable")
+    for upstream in ("stdio", "sse", "streamable")
+]
+CAN_ASK = b'{"elicitation":{},"sampling":{},"roots":{}}'
+
+
+@pytest.fixture(params=PAIRS, ids="-".join)
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    kind, transport = request.param
+    with Upstream(transport, tmp_path, "--modern-only") as upstream:
+        door: Client
+        if kind == "stdio":
+            words = [sys.executable, "-m", "penstock", "--stdio", *DENY, *upstream.words()]
+            with (tmp_path / "errors").open("wb") as errors:
+                door = StdioDoor(words, "legacy", errors)
+            with door:
+                door.begin(capabilities=CAN_ASK)
+                door.upstream = upstream  # type: ignore[attr-defined]
+                yield door
+        else:
+            with Proxy(tmp_path, upstream.words(), *DENY) as proxy, proxy.connect(kind, "legacy") as door:
+                door.begin(capabilities=CAN_ASK)
+                door.upstream = upstream  # type: ignore[attr-defined]
+                yield door
+
+
+def test_a_legacy_client_lists_and_calls_and_asks_in_the_middle(client: Any) -> None:
+    names = [tool["name"] for tool in client.ask("tools/list")["result"]["tools"]]
+    assert names == ["echo", "read_file"]
+    assert client.call("delete_file")["error"] == {"code": -32601, "message": "Tool not found: delete_file"}
+    assert not client.upstream.calls_of("delete_file")
+    assert client.call("echo", b'{"n" : 1e400,"u":"\\u65e5"}')["result"]["called"] == "echo"
+    assert any(b'"arguments":{"n" : 1e400,"u":"\\u65e5"}' in line for line in client.upstream.reached())
+    assert client.ask("ping")["result"] == {}
+    assert client.ask("v/unknown")["result"] == {"heard": "v/unknown"}
+    token = client.new_id()
+    question = {"who": {"method": "elicitation/create", "params": {"message": "who?"}}}
+    client.request(token, "x/input", json.dumps({"ask": question}).encode())
+    asked = json.loads(client.message(lambda raw: b"elicitation/create" in raw).raw)
+    assert asked["params"] == {"message": "who?"}
+    answer = {"action": "accept", "content": {"name": "me"}}
+    client.say(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}).encode())
+    result = json.loads(client.answer(token))["result"]
+    assert result["answers"] == {"who": answer}
+    assert result["state"] == "st\u00e4te"
+
+
+def test_an_upstream_of_the_clients_own_era_is_never_asked_for_the_other(tmp_path: Path) -> None:
+    with Gate(tmp_path, *DENY) as gate:
+        gate.handshake()
+        assert gate.is_alive()
+        assert not [line for line in gate.reached() if b"discover" in line]
+
+
+def test_a_refusal_without_proof_of_the_other_era_is_the_upstreams_own(tmp_path: Path) -> None:
+    error = '"error":{"code":-32000,"message":"not \\\\u65e5"}'
+    refusing = (
+        "import sys, json\n"
+        "for line in sys.stdin:\n"
+        "    id = json.dumps(json.loads(line).get('id'))\n"
+        f'    print(\'{{"jsonrpc":"2.0", "id":\' + id + \',{error}}}\', flush=True)\n'
+    )
+    with Gate(tmp_path, *DENY, command=[sys.executable, "-c", refusing]) as gate:
+        gate.say(request(b"1", "initialize", b'{"protocolVersion":"2025-11-25","capabilities":{}}'))
+        assert gate.answer(b"1") == (
+            b'{"jsonrpc":"2.0", "id":1,"error":{"code":-32000,"message":"not \\u65e5"}}'
+        )
+
+
+def test_same_means_never_translated(tmp_path: Path) -> None:
+    with Gate(tmp_path, *DENY, "--era", "same", upstream=["--modern-only"]) as gate:
+        gate.say(request(b"1", "initialize", b'{"protocolVersion":"2025-11-25","capabilities":{}}'))
+        assert json.loads(gate.answer(b"1"))["error"]["code"] == -32022
+        assert len(gate.reached()) == 1
+
+
+def test_nothing_of_the_bridge_is_loaded_before_a_refusal(tmp_path: Path) -> None:
+    import os
+
+    with Gate(tmp_path, *DENY, env={**os.environ, "PYTHONVERBOSE": "1"}) as gate:
+        gate.handshake()
+        assert gate.is_alive()
+        assert "penstock.bridge" not in gate.stderr
+    assert (ROOT / "src" / "penstock" / "bridge").is_dir()

@@ -1,0 +1,354 @@
+"""A modern upstream as a legacy client sees it, message by message and without a clock."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from penstock.bridge.legacy_face import LegacyFace
+from penstock.bridge.steps import Step, ToClient, ToUpstream
+from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+
+VERSION = "io.modelcontextprotocol/protocolVersion"
+LEVEL = "io.modelcontextprotocol/logLevel"
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+CAPABILITIES = b'{"elicitation": {"form":{}},"sampling":{}}'
+ASK = {"who": {"method": "elicitation/create", "params": {"message": "who?", "n": 1.0}}}
+
+
+def said(raw: bytes) -> Message:
+    message = read_client_message(raw)
+    assert isinstance(message, Message)
+    return message
+
+
+def heard(raw: bytes) -> Message:
+    message = read_upstream_message(raw)
+    assert isinstance(message, Message)
+    return message
+
+
+def opened(
+    capabilities: bytes = CAPABILITIES, offers: bytes = b'{"tools":{"listChanged":true},"logging":{}}'
+) -> LegacyFace:
+    """A face whose handshake is through."""
+    numbers = itertools.count(1)
+    opening = said(
+        b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+        b'"capabilities":%b,"clientInfo":{"name" : "old","version":"1"}}}' % capabilities
+    )
+    face = LegacyFace(opening, lambda: b'"own-%d"' % next(numbers))
+    question = face.discovery()
+    assert question.id_token == b'"own-1"'
+    face.discovered(
+        heard(
+            b'{"jsonrpc":"2.0","id":"own-1","result":{"supportedVersions":["2026-07-28"],"capabilities":%b}}'
+            % offers
+        )
+    )
+    return face
+
+
+def up(steps: list[Step]) -> list[dict[str, Any]]:
+    return [json.loads(step.raw) for step in steps if isinstance(step, ToUpstream)]
+
+
+def down(steps: list[Step]) -> list[dict[str, Any]]:
+    return [json.loads(step.raw) for step in steps if isinstance(step, ToClient)]
+
+
+def call(face: LegacyFace, token: bytes = b"7", now: float = 0.0) -> list[Step]:
+    raw = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"t","arguments":{"n" : 1e400}}}'
+    return face.client_says(said(raw % token), now)
+
+
+def ask(face: LegacyFace, token: bytes = b"7", questions: Any = ASK, state: bytes = b'"st\\u00e4te"') -> Any:
+    raw = (
+        b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"input_required","inputRequests":%b,'
+        b'"requestState":%b}}'
+    )
+    return face.upstream_says(heard(raw % (token, json.dumps(questions).encode(), state)), 1.0)
+
+
+def test_the_handshake_is_answered_from_discovery() -> None:
+    opening = said(
+        b'{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-06-18",'
+        b'"capabilities":{},"clientInfo":{"name":"old","version":"1"}}}'
+    )
+    face = LegacyFace(opening, lambda: b'"own"')
+    asked = json.loads(face.discovery().raw)
+    assert asked["method"] == "server/discover"
+    assert asked["params"]["_meta"][VERSION] == "2026-07-28"
+    raw = face.discovered(
+        heard(
+            b'{"jsonrpc":"2.0","id":"own","result":{"supportedVersions":["2026-07-28"],'
+            b'"instructions":"be \\u65e5",'
+            b'"capabilities":{"tools" : {},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{}}},'
+            b'"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"new","version":"2"}}}}'
+        )
+    )
+    assert raw == (
+        b'{"jsonrpc":"2.0","id":"i","result":{"protocolVersion":"2025-06-18",'
+        b'"capabilities":{"tools" : {},"extensions":{"x/y":{}}},'
+        b'"serverInfo":{"name":"new","version":"2"},"instructions":"be \\u65e5"}}'
+    )
+
+
+def test_a_request_is_stamped_and_every_other_byte_stays() -> None:
+    (step,) = call(opened())
+    assert isinstance(step, ToUpstream)
+    assert b'"arguments":{"n" : 1e400},"_meta":{' in step.raw
+    meta = json.loads(step.raw)["params"]["_meta"]
+    assert meta[VERSION] == "2026-07-28"
+    assert meta[LEVEL] == "info"
+    assert meta["io.modelcontextprotocol/clientInfo"] == {"name": "old", "version": "1"}
+    assert b'"io.modelcontextprotocol/clientCapabilities":' + CAPABILITIES in step.raw
+
+
+def test_a_requests_own_meta_stays_beside_the_stamp_and_cannot_forge_it() -> None:
+    face = opened()
+    raw = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken" : 5,'
+        b'"io.modelcontextprotocol/protocolVersion":"1999"},"name":"t","inputResponses":{"a":1},"requestState":"x"}}'
+    )
+    (sent,) = up(face.client_says(said(raw), 0.0))
+    assert sent["params"]["_meta"]["progressToken"] == 5
+    assert sent["params"]["_meta"][VERSION] == "2026-07-28"
+    assert "inputResponses" not in sent["params"]
+    assert "requestState" not in sent["params"]
+
+
+def test_ping_and_levels_are_answered_here() -> None:
+    face = opened()
+    ping = said(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    assert down(face.client_says(ping, 0.0)) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+    for level, is_known in (("debug", True), ("loud", False)):
+        raw = b'{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"%b"}}' % level.encode()
+        (answer,) = down(face.client_says(said(raw), 0.0))
+        assert ("result" in answer) is is_known
+    (sent,) = up(call(face))
+    assert sent["params"]["_meta"][LEVEL] == "debug"
+
+
+def test_without_logging_there_is_no_level() -> None:
+    face = opened(offers=b"{}")
+    raw = b'{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"info"}}'
+    assert down(face.client_says(said(raw), 0.0))[0]["error"]["code"] == -32601
+    (sent,) = up(call(face))
+    assert LEVEL not in sent["params"]["_meta"]
+
+
+def test_tasks_are_not_there_and_what_the_newer_era_lacks_is_dropped() -> None:
+    face = opened()
+    raw = b'{"jsonrpc":"2.0","id":2,"method":"tasks/get","params":{"taskId":"t"}}'
+    assert down(face.client_says(said(raw), 0.0))[0]["error"]["code"] == -32601
+    for method in ("roots/list_changed", "progress", "elicitation/complete"):
+        raw = b'{"jsonrpc":"2.0","method":"notifications/%b"}' % method.encode()
+        assert face.client_says(said(raw), 0.0) == []
+
+
+def test_an_answer_comes_back_as_it_is() -> None:
+    face = opened()
+    call(face)
+    raw = b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":[ ],"n":1.0}}'
+    assert face.upstream_says(heard(raw), 0.0) == [ToClient(raw)]
+
+
+def test_a_question_reaches_the_client_and_its_answer_goes_up_with_the_state() -> None:
+    face = opened()
+    call(face)
+    (question,) = ask(face)
+    token = json.loads(question.raw)["id"]
+    assert question.raw == (
+        b'{"jsonrpc":"2.0","id":"%b","method":"elicitation/create","params":{"message": "who?", "n": 1.0}}'
+        % token.encode()
+    )
+    answer = (
+        b'{"jsonrpc":"2.0","id":"%b","result":{"action":"accept","content":{"n" : 1e400}}}' % token.encode()
+    )
+    (again,) = face.client_says(said(answer), 2.0)
+    assert isinstance(again, ToUpstream)
+    sent = json.loads(again.raw)
+    assert sent["id"] not in (7, token)
+    assert b'"inputResponses":{"who":{"action":"accept","content":{"n" : 1e400}}}' in again.raw
+    assert b'"requestState":"st\\u00e4te"' in again.raw
+    assert b'"arguments":{"n" : 1e400}' in again.raw
+    done = b'{"jsonrpc":"2.0","id":"%b","result":{"content":[ ]}}' % sent["id"].encode()
+    assert face.upstream_says(heard(done), 3.0) == [
+        ToClient(b'{"jsonrpc":"2.0","id":7,"result":{"content":[ ]}}')
+    ]
+
+
+def test_several_questions_are_one_round() -> None:
+    face = opened()
+    call(face)
+    both = {**ASK, "what": {"method": "sampling/createMessage", "params": {}}}
+    questions = down(ask(face, questions=both))
+    assert [question["method"] for question in questions] == ["elicitation/create", "sampling/createMessage"]
+    first, second = (json.dumps(question["id"]).encode() for question in questions)
+    assert face.client_says(said(b'{"jsonrpc":"2.0","id":%b,"result":{"a":1}}' % second), 2.0) == []
+    (sent,) = up(face.client_says(said(b'{"jsonrpc":"2.0","id":%b,"result":{"b":2}}' % first), 2.0))
+    assert sent["params"]["inputResponses"] == {"what": {"a": 1}, "who": {"b": 2}}
+
+
+def test_what_the_client_does_not_offer_ends_the_call() -> None:
+    for question in (
+        {"method": "roots/list"},
+        {"method": "elicitation/create", "params": {"mode": "url", "url": "https://a"}},
+        {"method": "sampling/createMessage", "params": {"tools": []}},
+        {"method": "x/other"},
+    ):
+        face = opened()
+        call(face)
+        (answer,) = down(ask(face, questions={"k": question}))
+        assert answer["id"] == 7
+        assert answer["error"]["code"] == -32603
+        assert face.next_due() == 0
+
+
+def test_a_refused_elicitation_is_a_cancel_and_a_refused_sampling_ends_the_call() -> None:
+    face = opened()
+    call(face)
+    token = json.dumps(down(ask(face))[0]["id"]).encode()
+    error = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-1,"message":"no"}}'
+    (sent,) = up(face.client_says(said(error % token), 2.0))
+    assert sent["params"]["inputResponses"] == {"who": {"action": "cancel"}}
+    face = opened()
+    call(face)
+    token = json.dumps(
+        down(ask(face, questions={"k": {"method": "sampling/createMessage"}}))[0]["id"]
+    ).encode()
+    assert face.client_says(said(error % token), 2.0) == [
+        ToClient(b'{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}')
+    ]
+
+
+def test_a_cancel_goes_to_the_leg_under_way_or_ends_the_questions() -> None:
+    cancel = said(
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"r"}}'
+    )
+    face = opened()
+    call(face)
+    (sent,) = up(face.client_says(cancel, 0.0))
+    assert sent["params"] == {"requestId": 7, "reason": "r"}
+    face = opened()
+    call(face)
+    token = down(ask(face))[0]["id"]
+    (withdrawn,) = down(face.client_says(cancel, 2.0))
+    assert withdrawn["params"]["requestId"] == token
+    late = b'{"jsonrpc":"2.0","id":%b,"result":{}}' % json.dumps(token).encode()
+    assert face.client_says(said(late), 3.0) == []
+
+
+def test_a_state_alone_is_shown_again_later_and_not_for_ever() -> None:
+    face = opened()
+    call(face)
+    now, legs = 1.0, 0
+    token = b"7"
+    while legs < 1000:
+        raw = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"input_required","requestState":"s"}}' % token
+        steps = face.upstream_says(heard(raw), now)
+        if steps:
+            break
+        now = face.next_due()
+        (sent,) = up(face.tick(now))
+        assert sent["params"]["requestState"] == "s"
+        token = json.dumps(sent["id"]).encode()
+        legs += 1
+    assert down(steps)[0]["error"]["code"] == -32603
+    assert 60 <= now <= 63
+
+
+def test_a_client_that_never_answers_ends_the_call() -> None:
+    face = opened()
+    call(face)
+    ask(face)
+    assert face.tick(600.0) == []
+    withdrawn, failed = down(face.tick(602.0))
+    assert withdrawn["method"] == "notifications/cancelled"
+    assert failed["id"] == 7
+
+
+def test_an_upstream_that_asks_for_ever_is_stopped() -> None:
+    face = opened()
+    call(face)
+    token = b"7"
+    for _ in range(10):
+        question = json.dumps(down(ask(face, token))[0]["id"]).encode()
+        (sent,) = up(face.client_says(said(b'{"jsonrpc":"2.0","id":%b,"result":{}}' % question), 2.0))
+        token = json.dumps(sent["id"]).encode()
+    assert down(ask(face, token))[0]["error"]["code"] == -32603
+
+
+def test_changes_come_over_one_listen_request() -> None:
+    face = opened()
+    (listen,) = up(face.client_says(said(b'{"jsonrpc":"2.0","method":"notifications/initialized"}'), 0.0))
+    assert listen["method"] == "subscriptions/listen"
+    assert listen["params"]["notifications"] == {"toolsListChanged": True}
+    acknowledged = (
+        b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%b}}'
+    )
+    assert face.upstream_says(heard(acknowledged % b"{}"), 0.0) == []
+    changed = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"%b":"%b"}, "x" : 1}}'
+    told = face.upstream_says(heard(changed % (SUBSCRIPTION.encode(), listen["id"].encode())), 0.0)
+    assert told == [
+        ToClient(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"x" : 1}}')
+    ]
+    assert face.upstream_says(heard(changed % (SUBSCRIPTION.encode(), b"another")), 0.0) == []
+    subscribe = said(b'{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"a:b"}}')
+    (again,) = up(face.client_says(subscribe, 1.0))
+    assert again["params"]["notifications"]["resourceSubscriptions"] == ["a:b"]
+    steps = face.upstream_says(heard(acknowledged % b'{"resourceSubscriptions":["a:b"]}'), 1.0)
+    assert down(steps) == [{"jsonrpc": "2.0", "id": 3, "result": {}}]
+    assert up(steps)[0]["params"] == {"requestId": listen["id"]}
+
+
+def test_a_subscription_that_is_not_granted_is_refused() -> None:
+    face = opened()
+    subscribe = said(b'{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"a:b"}}')
+    face.client_says(subscribe, 1.0)
+    acknowledged = (
+        b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{}}}'
+    )
+    assert down(face.upstream_says(heard(acknowledged), 1.0))[0]["error"]["code"] == -32602
+    assert down(face.client_says(subscribe, 2.0)) == []
+    assert down(face.tick(12.5))[0]["error"]["code"] == -32603
+
+
+def test_a_lost_listen_is_opened_again_and_the_client_looks_again() -> None:
+    face = opened()
+    (listen,) = up(face.client_says(said(b'{"jsonrpc":"2.0","method":"notifications/initialized"}'), 0.0))
+    ended = b'{"jsonrpc":"2.0","id":%b,"result":{}}' % json.dumps(listen["id"]).encode()
+    assert face.upstream_says(heard(ended), 5.0) == []
+    assert face.tick(5.5) == []
+    (again,) = up(face.tick(face.next_due()))
+    assert again["id"] != listen["id"]
+    acknowledged = (
+        b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{}}}'
+    )
+    assert down(face.upstream_says(heard(acknowledged), 7.0)) == [
+        {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    ]
+
+
+def test_a_resource_that_is_not_there_has_the_code_of_the_era() -> None:
+    face = opened()
+    face.client_says(said(b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"a:b"}}'), 0.0)
+    error = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no","data":{"uri":"a:b"}}}'
+    assert face.upstream_says(heard(error), 0.0) == [ToClient(error.replace(b"-32602", b"-32002"))]
+
+
+def test_results_that_legacy_clients_refuse_are_wrapped_or_left_out() -> None:
+    face = opened()
+    call(face)
+    raw = b'{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[1.0, 2]}}'
+    (answer,) = face.upstream_says(heard(raw), 0.0)
+    assert answer.raw == raw.replace(b"[1.0, 2]", b'{"result":[1.0, 2]}')
+    face.client_says(said(b'{"jsonrpc":"2.0","id":8,"method":"tools/list"}'), 0.0)
+    raw = (
+        b'{"jsonrpc":"2.0","id":8,"result":{"tools":[{"name":"a" ,"outputSchema":{"type":"object"}},'
+        b'{"name":"b","outputSchema":{"type":"array"}}]}}'
+    )
+    (answer,) = face.upstream_says(heard(raw), 0.0)
+    assert answer.raw == raw.replace(b',"outputSchema":{"type":"array"}', b"")
