@@ -127,6 +127,12 @@ def proxy_parser() -> Parser:
         action="store_true",
         help="fetch and filter the tool list again when the upstream says that it changed",
     )
+    add(
+        "--era",
+        choices=("auto", "same"),
+        help="a client of the older era over an upstream that speaks only the newer one is translated; "
+        "same: never",
+    )
     add("--max-message", metavar="SIZE", help="the largest message, such as 50MB; default 10MiB")
     add(
         "--call-timeout",

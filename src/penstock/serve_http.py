@@ -81,6 +81,7 @@ class _Listening:
             config.tools_seconds,
             say_catalog,
             self._opened.new_session,
+            config.translates,
         )
         self._shared_link = SharedLink(
             self._open_link,
@@ -93,6 +94,7 @@ class _Listening:
         self._client: HttpClient | None = None
         self._passthrough: Passthrough | None = None
         self._has_sessions = False
+        self._is_modern_only = False
         self._kind: str | None = None
 
     async def run(self) -> int:
@@ -155,6 +157,7 @@ class _Listening:
                     )
                     return
                 raise
+            self._is_modern_only = era is Era.MODERN  # it was asked in the older one first
             self._catalogs.put(CatalogKey(era), catalog)
             if self._config.choice.is_active:
                 say_catalog(catalog)
@@ -216,11 +219,14 @@ class _Listening:
                 upstream.passes_cookies,
             )
             doors[b"/mcp"] = self._passthrough.handle
+            if self._is_modern_only and config.translates:
+                legacy = LegacyDoor(self._pool, self._sessions, self._on_session_lost)
+                doors[b"/mcp"] = _by_era(legacy.handle, self._passthrough.handle)
             well_known = self._passthrough.handle_well_known
         else:
             legacy = LegacyDoor(self._pool, self._sessions, self._on_session_lost)
             modern = ModernDoor(self._shared_link, self._opened.gate, self._opened.sessions)
-            doors[b"/mcp"] = _by_era(legacy, modern)
+            doors[b"/mcp"] = _by_era(legacy.handle, modern.handle)
         return Router(guard, doors, well_known)
 
     # --- the end -----------------------------------------------------------------------------------------
@@ -278,14 +284,14 @@ class _Listening:
             await self._live_rules.close()
 
 
-def _by_era(legacy: LegacyDoor, modern: ModernDoor) -> Door:
+def _by_era(legacy: Door, modern: Door) -> Door:
     def handle(request: Request, reply: Reply) -> None:
         head = read_head(request)
         if head.is_version_repeated:
             refuse(reply, 400, "Invalid request: repeated MCP-Protocol-Version")
         elif head.era is Era.MODERN:
-            modern.handle(request, reply)
+            modern(request, reply)
         else:
-            legacy.handle(request, reply)
+            legacy(request, reply)
 
     return handle

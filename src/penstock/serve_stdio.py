@@ -68,6 +68,7 @@ class _StdioSession:
             tools_seconds=config.tools_seconds,
             on_catalog=say_catalog,
             on_fatal=self._end,
+            translates=config.translates,
         )
         self._client.hearer = self._relay
         self._client.peer = self._upstream

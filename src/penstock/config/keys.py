@@ -49,6 +49,7 @@ class Key(Struct, frozen=True):
 SERVER_TABLES = ("mcpServers", "servers", "mcp_servers")
 """What AI clients call the table of their servers."""
 
+ERAS = ("auto", "same")
 VERDICTS = ("pass", "block", "drop", "answer")
 _TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse")
 
@@ -85,6 +86,12 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             Kind.CHOICE,
             "Check what the upstream sends against the MCP schema: tell, or also withhold.",
             MODES,
+        ),
+        Key(
+            "era",
+            Kind.CHOICE,
+            "Clients of the older era over an upstream that speaks only the newer one: translate, or not.",
+            ERAS,
         ),
         Key("timeouts", Kind.SECTION, "How long to wait.", section="timeouts"),
         Key("limits", Kind.SECTION, "How much is taken.", section="limits"),

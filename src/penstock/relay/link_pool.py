@@ -28,6 +28,7 @@ class LinkPool:
         tools_seconds: float,
         on_catalog: Callable[[ToolCatalog], None],
         new_session: Callable[[bytes], Session],
+        translates: bool = True,
     ) -> None:
         self.open_link = open_link
         self.gate = gate
@@ -35,6 +36,7 @@ class LinkPool:
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
         self._new_session = new_session
+        self._translates = translates
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_relay(
@@ -50,6 +52,7 @@ class LinkPool:
             on_catalog=self._on_catalog,
             on_fatal=on_fatal,
             catalogs=self.catalogs.by_era(),
+            translates=self._translates,
         )
 
     @property

@@ -290,7 +290,10 @@ def test_changes_come_over_one_listen_request() -> None:
         b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%b}}'
     )
     assert face.upstream_says(heard(acknowledged % b"{}"), 0.0) == []
-    changed = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"%b":"%b"}, "x" : 1}}'
+    changed = (
+        b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed",'
+        b'"params":{"_meta":{"%b":"%b"}, "x" : 1}}'
+    )
     told = face.upstream_says(heard(changed % (SUBSCRIPTION.encode(), listen["id"].encode())), 0.0)
     assert told == [
         ToClient(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"x" : 1}}')
