@@ -17,7 +17,8 @@ from trial import KILLED, ROOT, SOURCE, STILLBORN, SURVIVED, module_name, share,
 from watching import EVERYWHERE, Watcher, importers
 
 GATE = """
-    wire/json/ambiguity wire/json/nesting wire/json/fast_path wire/mcp/message wire/mcp/ids wire/json/splice
+    wire/json/ambiguity wire/json/nesting wire/json/fast_path wire/json/large_result wire/mcp/message
+    wire/mcp/ids wire/json/splice
     wire/mcp/replies wire/mcp/ndjson wire/json/json_walk wire/json/member_names wire/http/bodies
     wire/mcp/routing_headers wire/mcp/mcp_headers policy/tools/tool_gate policy/tools/tool_lists
     policy/tools/tool_filter policy/tools/catalog policy/verdict policy/patterns/patterns wire/http/sse

@@ -478,7 +478,7 @@ def test_every_half_of_a_pair_is_known_as_what_it_is(is_upper: bool) -> None:
         assert (readable(after_high) is after_high) == is_low
 
 
-def test_text_that_is_sound_is_utf8_and_not_too_deep() -> None:
+def test_text_that_is_soundis_utf8_and_not_too_deep() -> None:
     assert is_sound(b"[" * 128 + b"]" * 128)
     assert is_sound(b"[" * 128 + b'"%b"' % (b"x" * 300) + b"]" * 128)
     assert not is_sound(b"[" * 129 + b"]" * 129)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +10,7 @@ from penstock.errors import ProtocolError
 from penstock.wire.json import fast_path as plain
 from penstock.wire.mcp import message as reading
 from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message, read_upstream_message
+from two_readings import edits, outcome
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"a":[1,"x"]}}}'
 ANSWER = b'{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"hi"}]}}'
@@ -48,23 +47,6 @@ NOT_PLAIN = {
     "a long one, an escape": CALL.replace(b"1,", b'"%b",' % (b"x" * 20_000)).replace(b"echo", b"ech\\u006f"),
     "a long one, blanks": CALL.replace(b"1,", b'"%b",' % (b"x" * 20_000)).replace(b":", b": "),
 }
-
-
-def outcome(read: Callable[[bytes], Message | Batch], raw: bytes) -> object:
-    """Everything that a reading tells, in a form that compares."""
-    try:
-        message = read(raw)
-    except ProtocolError as refusal:
-        return refusal.code, refusal.reason, refusal.id_token
-    if isinstance(message, Batch):
-        return message.parts
-    return (
-        message.kind,
-        message.id_token,
-        message.method,
-        {name: bytes(value) for name, value in message.envelope.items()},
-        {name: bytes(value) for name, value in (message.params or {}).items()},
-    )
 
 
 @pytest.mark.parametrize("member", ["id", "method", "jsonrpc", "params"])
@@ -129,24 +111,6 @@ def test_what_is_not_plain_is_read_strictly(raw: bytes) -> None:
     assert isinstance(message, Batch) or message.tool is None or message.tool == "echo"
 
 
-def edits(raw: bytes) -> st.SearchStrategy[bytes]:
-    """`raw` with a few pieces of itself, or of what attackers like, put in, taken out or repeated."""
-    piece = st.one_of(
-        st.sampled_from([b'"name":"shell",', b'"id":9,', b'"params":{"name":"shell"},', b"\\u0061", b" "]),
-        st.tuples(st.integers(0, len(raw)), st.integers(0, 12)).map(lambda at: raw[at[0] : at[0] + at[1]]),
-        st.binary(max_size=2),
-    )
-    edit = st.tuples(st.integers(0, len(raw)), st.integers(0, 4), piece)
-
-    def apply(edits_made: list[tuple[int, int, bytes]]) -> bytes:
-        text = raw
-        for at, dropped, put in edits_made:
-            text = text[:at] + put + text[at + dropped :]
-        return text
-
-    return st.lists(edit, max_size=4).map(apply)
-
-
 @settings(max_examples=1500, deadline=None)
 @given(edits(CALL))
 def test_both_readings_of_a_client_agree(raw: bytes) -> None:
@@ -179,11 +143,6 @@ _REQUESTS = {
     "all": b'{"jsonrpc":"2.0","method":"m","params":{"name":"\xc3\xa9","arguments":"<pad>","_meta":5}}',
     "no id": b'{"jsonrpc":"2.0","method":"m","params":{"name":"x","_meta":"<pad>"}}',
 }
-_RESULTS = {
-    "empty": b'{"jsonrpc":"2.0","id":"<pad>","result":{}}',
-    "one": b'{"jsonrpc":"2.0","id":1,"result":{"content":"<pad>"}}',
-    "three": b'{"jsonrpc":"2.0","id":"i","result":{"content":[],"isError":false,"_meta":"<pad>"}}',
-}
 
 
 @pytest.mark.parametrize("pad", [b"", _PAD], ids=["small", "large"])
@@ -191,14 +150,6 @@ _RESULTS = {
 def test_the_plainest_spelling_of_a_request_is_as_long_as_it_says(which: str, pad: bytes) -> None:
     raw = _REQUESTS[which].replace(b"<pad>", pad)
     assert plain.spelt_request_bytes(plain.decode_request(raw), len(raw)) == len(raw)
-
-
-@pytest.mark.parametrize("pad", [b"", _PAD], ids=["small", "large"])
-@pytest.mark.parametrize("which", _RESULTS)
-def test_the_plainest_spelling_of_a_result_is_as_long_as_it_says(which: str, pad: bytes) -> None:
-    raw = _RESULTS[which].replace(b"<pad>", pad)
-    decode = plain.decode_large_result if pad else plain.decode_result
-    assert plain.spelt_bytes(decode(raw), len(raw)) == len(raw)
 
 
 @pytest.mark.parametrize("pad", [b"", _PAD], ids=["small", "large"])
@@ -235,42 +186,36 @@ def test_what_is_read_without_a_copy_is_larger_than_what_is_spelt_again(
 
     monkeypatch.setattr(plain, "encode", encode)
     request = plain.decode_request(b'{"jsonrpc":"2.0","method":"m"}')
-    result = plain.decode_result(b'{"jsonrpc":"2.0","id":1,"result":{}}')
     assert plain.spelt_request_bytes(request, 16 * 1024) == 1
-    assert plain.spelt_bytes(result, 16 * 1024) == 1
     assert plain.spelt_request_bytes(request, 16 * 1024 + 1) > 1
-    assert plain.spelt_bytes(result, 16 * 1024 + 1) > 1
-    assert len(spelt) == 2
+    assert len(spelt) == 1
 
 
-def test_a_large_result_with_other_members_than_usual_is_read_strictly_and_the_same() -> None:
-    for more in (b'"x":1', b'"Content":1', b'"content":[]', b'"tools":[]'):
-        raw = b'{"jsonrpc":"2.0","id":1,"result":{"content":"%b",%b}}' % (_PAD, more)
+PROGRESS = (
+    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"total":2}}'
+)
+PING = b'{"method":"roots/list","params":{},"jsonrpc":"2.0","id":"p1"}'
+
+
+@pytest.mark.parametrize("raw", [PROGRESS, PING, b'{"jsonrpc":"2.0","id":5,"method":"ping"}'])
+def test_what_an_upstream_says_unasked_needs_no_second_look_when_it_is_plain(raw: bytes) -> None:
+    message = read_upstream_message(raw)
+    assert isinstance(message, Message)
+    assert message.members is None
+    assert outcome(read_upstream_message, raw) == outcome(reading._read_upstream_strictly, raw)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.one_of(edits(PROGRESS), edits(PING)))
+def test_both_readings_of_what_is_said_unasked_agree(raw: bytes) -> None:
+    assert outcome(read_upstream_message, raw) == outcome(reading._read_upstream_strictly, raw)
+
+
+@pytest.mark.parametrize("token", [b"null", b"[]", b"{}", b"true", b'"a","id":2', b'1,"id":1'])
+def test_a_request_of_an_upstream_with_an_odd_id_is_read_strictly(token: bytes) -> None:
+    raw = b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % token
+    assert outcome(read_upstream_message, raw) == outcome(reading._read_upstream_strictly, raw)
+    if token == b"null":
         message = read_upstream_message(raw)
         assert isinstance(message, Message)
-        assert message.result is None
-        assert message.has_result
-        assert message.raw == raw
-
-
-def test_whatever_large_results_usually_have_is_read_as_in_small_ones() -> None:
-    body = {
-        b"content": b'[{"type":"text","text":"x"}]',
-        b"structuredContent": b'{"a":1}',
-        b"isError": b"false",
-        b"resultType": b'"complete"',
-        b"_meta": b"{}",
-        b"contents": b"[]",
-        b"messages": b"[1]",
-        b"ttlMs": b"5",
-        b"cacheScope": b'"private"',
-    }
-    for names in (list(body), [], *([name] for name in body)):
-        members = b",".join(b'"%b":%b' % (name, body[name]) for name in names)
-        raw = b'{"jsonrpc":"2.0","id":1,"result":{%b}}' % members
-        large, small = plain.decode_large_result(raw), plain.decode_result(raw)
-        assert (large.jsonrpc, bytes(large.id)) == (small.jsonrpc, bytes(small.id)) == ("2.0", b"1")
-        assert {name.encode(): bytes(value) for name, value in large.result.items()} == {
-            name: body[name] for name in names
-        }
-        assert large.result.keys() == small.result.keys()
+        assert message.members is not None

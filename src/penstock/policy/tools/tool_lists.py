@@ -39,7 +39,7 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     A result is a tool list when it has `tools` at its top, as the schema says; what a tool returns further
     down is its own affair. Nothing else has any business with tools, at any depth.
     """
-    if message.result is not None and message.result.keys() <= _USUAL_NAMES:
+    if message.result is not None and _USUAL_NAMES.issuperset(message.result):
         return False  # the hot path: no member is called tools, nor anything like it
     if not _may_list(message.raw):
         return False

@@ -4,7 +4,7 @@ Almost every message is written as an SDK writes it: compact, no escapes in what
 that the protocol names. For each member there is one shortest spelling, and duplicates, blanks and escapes
 only make a message longer. So when a message is exactly as long as the plainest spelling of what was read
 from it, it has one reading and no other. Whatever is not plain is not refused here: it is read strictly, at
-more cost, in wire/message.py.
+more cost, in wire/mcp/message.py.
 """
 
 from __future__ import annotations
@@ -35,53 +35,29 @@ class Request(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     params: Params | UnsetType = UNSET
 
 
+class Notice(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """What an upstream says or asks of its own accord; nobody looks into its params to read it."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    id: Raw = _ABSENT
+    params: Raw = _ABSENT
+
+
 class Result(Struct, forbid_unknown_fields=True, gc=False):
-    """A response that is no error; errors are rare and may be read at length."""
+    """A response that is no error; errors are rare and may be read at length. Large ones: large_result.py."""
 
     jsonrpc: Literal["2.0"]
     id: Raw
     result: dict[str, Raw]
 
 
-class _LargeBody(Struct, forbid_unknown_fields=True, gc=False):
-    """What large results have, by name: a table of all that somebody might put there could take seventeen
-    times the message."""
-
-    content: Raw = _ABSENT
-    structured: Raw = msgspec.field(name="structuredContent", default=_ABSENT)
-    is_error: Raw = msgspec.field(name="isError", default=_ABSENT)
-    kind: Raw = msgspec.field(name="resultType", default=_ABSENT)
-    meta: Raw = msgspec.field(name="_meta", default=_ABSENT)
-    contents: Raw = _ABSENT
-    messages: Raw = _ABSENT
-    ttl: Raw = msgspec.field(name="ttlMs", default=_ABSENT)
-    scope: Raw = msgspec.field(name="cacheScope", default=_ABSENT)
-
-
-class _LargeResult(Struct, forbid_unknown_fields=True, gc=False):
-    jsonrpc: Literal["2.0"]
-    id: Raw
-    result: _LargeBody
-
-
-_LARGE_NAMES = tuple(zip(_LargeBody.__struct_encode_fields__, _LargeBody.__struct_fields__, strict=True))
-
-
-def decode_large_result(raw: bytes) -> Result:
-    """The same as `decode_result` for what is over COPIED_BYTES: no name but those above is taken."""
-    answer = _decode_large(raw)
-    found = ((name, getattr(answer.result, field)) for name, field in _LARGE_NAMES)
-    return Result("2.0", answer.id, {name: value for name, value in found if value is not _ABSENT})
-
-
 decode_request = msgspec.json.Decoder(Request).decode
+decode_notice = msgspec.json.Decoder(Notice).decode
 decode_result = msgspec.json.Decoder(Result).decode
-_decode_large = msgspec.json.Decoder(_LargeResult).decode
 encode = msgspec.json.Encoder().encode
 _REQUEST_BYTES = len(b'{"jsonrpc":"2.0","method":""}')
 _PARAMS_BYTES = len(b',"params":{}')
-_RESULT_BYTES = len(b'{"jsonrpc":"2.0","id":,"result":{}}')
-_MEMBER_BYTES = len(b'"":,')
 
 
 def spelt_request_bytes(request: Request, most: int) -> int:
@@ -104,16 +80,3 @@ def spelt_request_bytes(request: Request, most: int) -> int:
             sizes.append(len(b'"_meta":') + len(memoryview(params.meta)))
         size += sum(sizes) + max(0, len(sizes) - 1)
     return size
-
-
-def spelt_bytes(answer: Result, most: int) -> int:
-    """How many bytes the plainest spelling of `answer` has; `most` is how many its own spelling has."""
-    if most <= COPIED_BYTES:
-        return len(encode(answer))
-    # Without the copy, and right only if no name in the result needs an escape: else it is one too short.
-    size = _RESULT_BYTES + len(memoryview(answer.id))
-    if not answer.result:
-        return size
-    for name, value in answer.result.items():
-        size += _MEMBER_BYTES + len(name) + len(memoryview(value))
-    return size - 1  # one comma less than there are members

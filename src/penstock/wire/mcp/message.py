@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -55,7 +56,7 @@ class Message(Struct, gc=False):
     members: Members | None = None  # what `envelope` gives, once somebody has asked
     inner: Members | UnsetType | None = UNSET  # what `params` gives, likewise
     tool: str | None = None  # the name in params, where reading the message has already told
-    result: Members | None = None  # the members of the result, likewise
+    result: Collection[str] | None = None  # the names of the members of the result, likewise
 
     @property
     def envelope(self) -> Members:
@@ -97,7 +98,7 @@ def read_client_message(raw: bytes) -> Message | Batch:
 
     Raises ClientProtocolError with the code and the sentence that the client may be told.
     """
-    # The hot path: one look is enough for what is plain (wire/plain.py).
+    # The hot path: one look is enough for what is plain (wire/json/fast_path.py).
     if len(raw) <= limits.MESSAGE_BYTES and is_sound(raw):
         try:
             request = plain.decode_request(raw)
@@ -132,16 +133,43 @@ def _read_client_strictly(raw: bytes) -> Message | Batch:
 
 def read_upstream_message(raw: bytes) -> Message | Batch:
     """The message an upstream sent; only its envelope is looked at. Raises UpstreamProtocolError."""
-    if len(raw) <= limits.MESSAGE_BYTES and is_sound(raw):
+    if len(raw) > plain.COPIED_BYTES:
+        return _read_large(raw)
+    if is_sound(raw):
         try:
-            is_small = len(raw) <= plain.COPIED_BYTES
-            answer = plain.decode_result(raw) if is_small else plain.decode_large_result(raw)
+            answer = plain.decode_result(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return _read_upstream_strictly(raw)
-        if plain.spelt_bytes(answer, len(raw)) == len(raw):
+            return _read_unasked(raw)
+        if len(plain.encode(answer)) == len(raw):
             id_token = plain.encode(answer.id)
             if id_token[:1] in _ID_STARTS:
                 return Message(raw, _RESPONSE, id_token, None, None, None, None, answer.result)
+    return _read_upstream_strictly(raw)
+
+
+def _read_large(raw: bytes) -> Message | Batch:
+    from penstock.wire.json.large_result import maybe_large_result  # many a session has none
+
+    answer = maybe_large_result(raw) if len(raw) <= limits.MESSAGE_BYTES else None
+    if answer is not None:
+        id_token = bytes(answer.id)
+        if id_token[:1] in _ID_STARTS:
+            return Message(raw, _RESPONSE, id_token, None, None, None, None, answer.names)
+    return _read_upstream_strictly(raw)
+
+
+def _read_unasked(raw: bytes) -> Message | Batch:
+    """A small message that is sound but no plain result: perhaps a plain notification or request."""
+    try:
+        notice = plain.decode_notice(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _read_upstream_strictly(raw)
+    if len(plain.encode(notice)) == len(raw):
+        id_token = plain.encode(notice.id)
+        if not id_token:
+            return Message(raw, _NOTIFICATION, None, notice.method, None, None)
+        if id_token[:1] in _ID_STARTS:
+            return Message(raw, _REQUEST, id_token, notice.method, None, None)
     return _read_upstream_strictly(raw)
 
 
