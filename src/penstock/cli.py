@@ -121,18 +121,24 @@ def load_config(options: argparse.Namespace) -> FileConfig:
     return load_file(options.config)
 
 
-def reload_config(options: argparse.Namespace, data: bytes) -> ProxyConfig:
-    """The configuration of the same command line, now that other bytes are in its file."""
+def reload_config(options: argparse.Namespace, data: bytes, was_piped: bool) -> ProxyConfig:
+    """The configuration of the same command line, now that other bytes are in its file.
+
+    `was_piped` says what stdin was at the start: once a client is served over it, it is that no more.
+    """
     from penstock.config.file import parse_file
 
     file = parse_file(options.config, data)
-    return choose_door(options, make_config(options, file), file)[0]
+    return choose_door(options, make_config(options, file), file, was_piped)[0]
 
 
 def choose_door(
-    options: argparse.Namespace, config: ProxyConfig, file: FileConfig = NO_FILE
+    options: argparse.Namespace,
+    config: ProxyConfig,
+    file: FileConfig = NO_FILE,
+    was_piped: bool | None = None,
 ) -> tuple[ProxyConfig, str]:
-    """Where clients connect, and why there, in words."""
+    """Where clients connect, and why there, in words. `was_piped`: what stdin was, if it is that no more."""
     if options.stdio and options.listen is not None:
         raise UsageError("Give --stdio or --listen, not both")
     listen, why = None, "--stdio"
@@ -143,7 +149,7 @@ def choose_door(
     elif not options.stdio and file.is_stdio:
         why = f"stdio in {file.path}"
     elif not options.stdio:
-        if is_piped(0):
+        if is_piped(0) if was_piped is None else was_piped:
             why = "stdin is a pipe, so a client has spawned us; use --listen to serve HTTP"
         else:
             listen, why = DEFAULT_LISTEN, "stdin is no pipe; use --stdio to serve it all the same"
@@ -227,11 +233,12 @@ def main(argv: list[str] | None = None) -> int:
             return _help([])
         options = parse_words(proxy_parser(), words)
         config, file = prepare(options)
-        config, why = choose_door(options, config, file)
+        was_piped = is_piped(0)
+        config, why = choose_door(options, config, file, was_piped)
         limits.allow_messages(config.message_bytes)
         from penstock import app
 
-        return app.serve(config, why, lambda data: reload_config(options, data))
+        return app.serve(config, why, lambda data: reload_config(options, data, was_piped))
     except PenstockError as error:
         say.say_error(error, log_format)
         return error.exit_code

@@ -85,6 +85,12 @@ class FaultyFile(ConfigError):
         )
         self.name, self.faults = name, faults
 
+    def and_also(self, other: FaultyFile) -> FaultyFile:
+        """The same, with what is wrong with a file that belongs to it."""
+        both = FaultyFile(self.name, self.faults + other.faults)
+        both.detail = f"{self.detail}\n{other.detail}"
+        return both
+
 
 class Failure(enum.StrEnum):
     """What went wrong with a connection, in one word."""

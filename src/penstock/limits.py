@@ -433,6 +433,9 @@ PATH_BYTES = 64 * 1024 * 1024
 PATH_TEXTS = 10_000
 """Texts of one message that hold JSON and are looked into."""
 
+ACTION_SECONDS = 5.0
+"""A webhook that is asked, or a script: as long as the whole chain may take, unless the rule says."""
+
 TEXTS_LOOKED_AT = 200_000
 """Texts of one message that text_matches looks through: two fifths of a second."""
 

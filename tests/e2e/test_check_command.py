@@ -94,6 +94,162 @@ def test_a_bad_file_is_told_all_its_faults_with_lines(tmp_path: Path) -> None:
     assert penstock("--config", str(path), "--", "false") == (1, "", err)
 
 
+WELL_FORMED = """\
+interceptor:
+  chain: {timeout: 2s}
+  rules:
+    - id: missing-script
+      conditions: [{tool: a}]
+      actions:
+        - run_script: /nowhere/check.sh
+    - id: missing-file
+      conditions: [{tool: b}]
+      actions:
+        - run_script: {command: [python3, nowhere.py]}
+    - id: misspelt
+      conditions:
+        - method_equals: tool/call
+      actions: [{log: x}]
+    - id: never
+      conditions: [{method_equals: tools/call}, {method_equals: tools/list}]
+      actions: [{log: x}]
+    - id: at-home
+      conditions: [{tool: c}]
+      actions:
+        - webhook: {url: "http://127.0.0.1:9/x", allow_http: true}
+    - id: shadow
+      conditions: [{tool: d}]
+      actions:
+        - fork: {url: "https://localhost/mcp"}
+    - id: vendor
+      conditions: [{method_equals: acme/do}]
+      actions: [{log: x}]
+"""
+
+
+def faults_of(tmp_path: Path, text: str, name: str = "gate.yaml") -> tuple[int, list[str]]:
+    path = tmp_path / name
+    path.write_text(text)
+    code, out, err = penstock("check", str(path))
+    assert out == "" or code == 0
+    return code, [line.removeprefix(str(path)) for line in err.splitlines()[1:]]
+
+
+def test_what_is_well_formed_and_cannot_be_meant_is_told_all_at_once(tmp_path: Path) -> None:
+    code, faults = faults_of(tmp_path, WELL_FORMED)
+    assert code == 1
+    assert faults == [
+        ':7: interceptor.rules[0].actions[0]: there is no program "/nowhere/check.sh"; '
+        "give its whole path, or put it in PATH",
+        ':11: interceptor.rules[1].actions[0]: there is no script "nowhere.py"; give its whole path',
+        ':13: interceptor.rules[2]: MCP has no method "tool/call"; did you mean "tools/call"?',
+        ':16: interceptor.rules[3]: the rule "never" can never fire; no message has all of these methods',
+        ":22: interceptor.rules[4].actions[0]: 127.0.0.1 is on this machine or in a private network; "
+        "say allow_private: true",
+        ":26: interceptor.rules[5].actions[0]: localhost is on this machine or in a private network; "
+        "say allow_private: true",
+    ]
+
+
+def test_a_run_is_not_kept_from_starting_by_what_may_come_later(tmp_path: Path) -> None:
+    path = tmp_path / "gate.yaml"
+    path.write_text(WELL_FORMED)
+    with Gate(tmp_path, "--config", str(path)) as gate:
+        gate.handshake()
+        assert gate.ask("ping") is not None
+
+
+SLOW = """\
+interceptor:
+  chain: {timeout: 2s}
+  rules:
+    - id: a
+      actions:
+        - webhook: {url: "https://example.org/", wait: true, timeout: 3s}
+    - id: b
+      actions:
+        - run_script: {command: [python3, -V], timeout: 2001ms}
+    - id: c
+      actions:
+        - delay: 2s
+    - id: told-not-asked
+      actions:
+        - webhook: {url: "https://example.org/", timeout: 9s}
+    - id: as-long-as-there-is
+      actions:
+        - webhook: {url: "https://example.org/", wait: true}
+"""
+
+
+def test_a_time_beyond_the_chains_is_a_fault(tmp_path: Path) -> None:
+    code, faults = faults_of(tmp_path, SLOW)
+    assert code == 1
+    assert [line.split(":")[1] for line in faults] == ["6", "9", "12"]
+    assert all("waits longer than the chain may take (2s); see chain.timeout" in line for line in faults)
+
+
+MANY = """\
+upstream: {command: [a]}
+interceptor:
+  chain: {timeout: soon}
+  rules:
+    - id: one
+      actions: [{deny: no}]
+    - id: two
+      conditions: [{result_contains: {field: a, pattern: b}}]
+      actions: [{block: x}]
+    - id: three
+      actions: [{block: x}]
+    - id: three
+      actions: [{block: x}]
+  method_interceptors:
+    tools/call: {class: ToolCalInterceptor}
+  interceptors:
+    - class: nowhere.at:All
+tests:
+  - message: {id: 1, method: ping}
+"""
+
+
+def test_faults_in_one_part_hide_none_in_another(tmp_path: Path) -> None:
+    (tmp_path / "gate.tests.yaml").write_text("tests:\n  - nane: a\n")
+    code, faults = faults_of(tmp_path, MANY)
+    assert code == 1
+    told = "\n".join(faults)
+    for part in (
+        ":3: interceptor.chain.timeout",
+        ':6: interceptor.rules[0].actions[0]: unknown action "deny"; did you mean "block"?',
+        ':8: interceptor.rules[1].conditions[0]: unknown condition "result_contains"; '
+        'did you mean "result_matches"?',
+        ':12: interceptor.rules[3].id: the id "three" is taken; see rules[2]',
+        ':15: interceptor.method_interceptors.tools/call.class: unknown class "ToolCalInterceptor"; '
+        'did you mean "ToolCallInterceptor"?',
+        ':17: interceptor.interceptors[0].class: cannot load "nowhere.at:All"',
+        ":19: a test needs expect",
+        'gate.tests.yaml:2: unknown key "nane" in tests[0]; did you mean "name"?',
+    ):
+        assert part in told, told
+
+
+def test_keys_at_the_wrong_place_are_sent_to_the_right_one(tmp_path: Path) -> None:
+    text = "rules:\n  - id: a\ndeny: [x]\ntimeout: 3s\ncommand: [a]\nread_only: true\n"
+    _, faults = faults_of(tmp_path, text)
+    assert 'unknown key "rules" in the file; it belongs under interceptor:' in faults[0]
+    assert 'unknown key "deny" in the file; it belongs under tools: tools: {deny: ...}' in faults[1]
+    assert 'unknown key "timeout" in the file; did you mean "timeouts"?' in faults[2]
+    assert "it belongs under upstream" in faults[3]
+    assert "it belongs under tools" in faults[4]
+
+
+def test_a_tab_is_called_a_tab(tmp_path: Path) -> None:
+    for text, line in (
+        ("upstream:\n\tcommand: [a]\n", 2),
+        ("interceptor:\n  rules:\n  - id: x\n\tactions: [allow]\n", 4),
+    ):
+        _, faults = faults_of(tmp_path, text)
+        assert faults == [f":{line}: a tab; YAML takes blanks to set lines in"]
+
+
 def test_two_rules_of_one_id(tmp_path: Path) -> None:
     path = tmp_path / "gate.json"
     rule = {"id": "one", "actions": [{"block": "no"}]}

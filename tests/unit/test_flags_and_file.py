@@ -94,6 +94,6 @@ def test_nobody_names_an_upstream(tmp_path: Path) -> None:
 def test_the_same_command_line_reads_other_bytes(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     options = cli.parse_words(cli.proxy_parser(), ["--config", str(path), "--deny", "^mv"])
-    config = cli.reload_config(options, FILE.encode())
+    config = cli.reload_config(options, FILE.encode(), was_piped=True)
     assert [pattern.source for pattern in config.choice.deny] == ["^rm", "^mv"]
     assert config.listen == ("127.0.0.1", 9000)

@@ -35,11 +35,24 @@ def check(path: str) -> int:
     reading = ConfigReading(path, read_bytes(path))
     from penstock.commands.rule_fixtures import read_tests
 
+    check_meaning(reading)
     read_tests(reading)
     for line in summarize(reading.config):
         sys.stdout.write(one_line(line) + "\n")
     sys.stdout.flush()
     return 0
+
+
+def check_meaning(reading: ConfigReading) -> None:
+    """Notes what is well-formed and yet cannot be meant."""
+    if reading.config.interceptor is None:
+        return
+    from penstock.config.rule_check import check_rules
+
+    tree = reading.tree["interceptor"]
+    rules = tree.get("rules") if isinstance(tree, dict) else None
+    order = {rule["id"]: number for number, rule in enumerate(rules or ())}
+    check_rules(reading.config.interceptor, order, reading.findings)
 
 
 def summarize(config: FileConfig) -> Iterator[str]:

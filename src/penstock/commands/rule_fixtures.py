@@ -13,7 +13,7 @@ from penstock.commands.dry_run import Answer, DryRun, DryRunEffects, read_messag
 from penstock.config.check import Findings, Section, check_section
 from penstock.config.file import ConfigReading, read_bytes, read_document_or_fail, say_faults
 from penstock.config.formats.document import Document, Path
-from penstock.errors import ProtocolError
+from penstock.errors import FaultyFile, ProtocolError
 from penstock.policy.exchange import Session
 from penstock.policy.rules.exchange import Direction
 from penstock.policy.rules.interceptor_config import InterceptorConfig
@@ -102,14 +102,25 @@ class RuleTest(Struct, frozen=True):
 def read_tests(reading: ConfigReading) -> list[RuleTest]:
     """The tests in a configuration file and in the file beside it. Raises FaultyFile, also for its rules."""
     tests = _Fixtures(reading.path, reading.document, reading.root, reading.findings).tests
-    reading.raise_faults()
     beside = maybe_tests_file(reading.path)
-    if beside is not None:
-        document = read_document_or_fail(beside, read_bytes(beside))
-        findings = Findings()
-        root = check_section(document.tree, "tests file", (), findings)
-        tests += _Fixtures(beside, document, root, findings).tests
-        say_faults(beside, document, findings)
+    try:
+        reading.raise_faults()
+    except FaultyFile as faulty:
+        if beside is not None:
+            try:
+                _tests_beside(beside)
+            except FaultyFile as other:
+                raise faulty.and_also(other) from None
+        raise
+    return tests if beside is None else tests + _tests_beside(beside)
+
+
+def _tests_beside(path: str) -> list[RuleTest]:
+    document = read_document_or_fail(path, read_bytes(path))
+    findings = Findings()
+    root = check_section(document.tree, "tests file", (), findings)
+    tests = _Fixtures(path, document, root, findings).tests
+    say_faults(path, document, findings)
     return tests
 
 

@@ -53,12 +53,25 @@ def check_section(tree: object, section: str, path: Path, findings: Findings) ->
         here = (*path, name)
         if name not in names:
             where = f"in {place_of(path)}" if path else "in the file"
-            findings.add(here, f'unknown key "{name}" {where}', did_you_mean(name, names))
+            hint = _elsewhere(name, section) or did_you_mean(name, names)
+            findings.add(here, f'unknown key "{name}" {where}', hint)
         elif name in keys and value is not None:
             found = _check_value(value, keys[name], here, findings)
             if found is not None:
                 out[name] = found
     return out
+
+
+def _elsewhere(name: str, section: str) -> str | None:
+    """Where a key belongs that stands at the top of the file."""
+    if section:
+        return None
+    if name in ("rules", "chain", "method_interceptors", "interceptors", "classes"):
+        return f"it belongs under {INTERCEPTOR}: {INTERCEPTOR}: {{{name}: ...}}"
+    for home in ("tools", "timeouts", "upstream", "log"):
+        if name in {key.name for key in SECTIONS[home]}:
+            return f"it belongs under {home}: {home}: {{{name}: ...}}"
+    return None
 
 
 def _check_value(value: object, key: Key, path: Path, findings: Findings) -> object:

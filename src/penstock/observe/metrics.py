@@ -15,22 +15,12 @@ from collections.abc import Callable, Iterable
 from penstock import __version__
 from penstock.observe import bounds
 from penstock.observe.record import Record
+from penstock.wire.mcp.methods import KNOWN
 
 OTHER = "(other)"
 OPERATION_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Of the OpenTelemetry conventions for MCP."""
 GATE_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
-METHODS = frozenset(
-    "initialize ping tools/list tools/call resources/list resources/templates/list resources/read "
-    "resources/subscribe resources/unsubscribe prompts/list prompts/get completion/complete logging/setLevel "
-    "sampling/createMessage elicitation/create roots/list tasks/get tasks/list tasks/result tasks/cancel "
-    "tasks/update server/discover subscriptions/listen notifications/initialized notifications/cancelled "
-    "notifications/progress notifications/message notifications/resources/updated "
-    "notifications/resources/list_changed notifications/tools/list_changed "
-    "notifications/prompts/list_changed notifications/roots/list_changed notifications/tasks/status "
-    "notifications/elicitation/complete".split()
-)
-
 Labels = tuple[str, ...]
 
 
@@ -124,7 +114,7 @@ class Metrics:
         if kind == "response":
             self._answered(record)
         elif record.method is not None:
-            self.methods.add((record.method if record.method in METHODS else self._rare(record.method),))
+            self.methods.add((record.method if record.method in KNOWN else self._rare(record.method),))
             if kind == "request" and record.sender == "client":
                 self.pending += 1
 
@@ -138,7 +128,7 @@ class Metrics:
             return
         self.pending = max(0, self.pending - 1)
         took = max(0.0, record.received - asked.received)
-        method = asked.method if asked.method in METHODS else OTHER
+        method = asked.method if asked.method in KNOWN else OTHER
         tool = asked.tool if asked.tool in self.tools else (OTHER if asked.tool else "")
         if method != "tools/call":
             tool = ""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_http import ScriptedHttp
 
-from gate import DEADLINE, children_of, is_running, wait_until
+from doors import StdioDoor
+from gate import DEADLINE, SCRIPTED, children_of, is_running, wait_until
 from pairs import Proxy
 from ruled import WAYS, Hook, Ruled, rule, tool
 
@@ -20,6 +22,7 @@ def asks(hook: Hook, method: str = "v/wait", **more: Any) -> dict[str, Any]:
     return rule("ask", [{"method_equals": method}], hook.action(wait=True, timeout="60s"), **more)
 
 
+SCRIPTED_COMMAND = [sys.executable, "-S", str(SCRIPTED)]
 PATIENT = {"timeout": "60s"}
 BATCH = "2025-03-26"
 
@@ -91,6 +94,26 @@ def test_rules_come_in_force_by_renaming_by_writing_and_where_there_were_none(
         assert ruled.client.call("echo")["error"]["message"] == "two"
         ruled.reload(None)
         assert ruled.client.call("echo")["result"]
+
+
+@pytest.mark.parametrize("more", [{}, {"stdio": True}], ids=["found out", "said"])
+def test_a_reload_over_stdio_needs_no_restart(more: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "penstock.yaml"
+    file.write_text(json.dumps({**more, "interceptor": {"rules": []}}))
+    command = [sys.executable, "-m", "penstock", "--config", str(file), "--", *SCRIPTED_COMMAND]
+    errors = tmp_path / "stderr"
+    with errors.open("wb") as stderr:
+        door = StdioDoor(command, "legacy", stderr)
+    try:
+        door.begin("2025-11-25")
+        rules = [rule("no", [{"method_equals": "v/no"}], {"block": "no"})]
+        file.write_text(json.dumps({"interceptor": {"rules": rules}}))
+        door.process.send_signal(signal.SIGHUP)
+        assert wait_until(lambda: "the new rules are in force" in errors.read_text())
+        assert "needs a restart" not in errors.read_text()
+        assert door.ask("v/no")["error"]["message"] == "no"
+    finally:
+        door.close()
 
 
 def test_120_a_broken_file_changes_nothing_and_says_where_it_is_wrong(tmp_path: Path) -> None:

@@ -49,7 +49,10 @@ def read_yaml(text: str, spans: Spans | None = None, most: int = limits.CONFIG_N
         node = loader.get_single_node()
     except yaml.MarkedYAMLError as why:
         mark = why.problem_mark or why.context_mark
-        raise Unreadable(table.line_at(mark.index if mark else 0), _in_words(why)) from None
+        at = mark.index if mark else 0
+        if text[at : at + 1] == "\t" or "tab character" in str(why.problem):
+            raise Unreadable(table.line_at(at), "a tab; YAML takes blanks to set lines in") from None
+        raise Unreadable(table.line_at(at), _in_words(why)) from None
     except yaml.YAMLError as why:
         raise Unreadable(1, f"not YAML: {why}".splitlines()[0]) from None
     finally:

@@ -95,6 +95,19 @@ _KIND_NAMES: tuple[tuple[Any, str], ...] = (
 
 def read_struct(cls: type[Any], value: object, place: Place, faults: list[Fault]) -> Any | None:
     """The Struct that `value` describes; None, with the faults noted, when it describes none."""
+    before = len(faults)
+    arguments = read_fields(cls, value, place, faults)
+    if arguments is None or len(faults) > before:
+        return None
+    try:
+        return cls(**arguments)
+    except Misread as why:
+        faults.append(Fault(place, why.message, why.hint))
+        return None
+
+
+def read_fields(cls: type[Any], value: object, place: Place, faults: list[Fault]) -> dict[str, Any] | None:
+    """The fields of the Struct that could be read, so that what is wrong with one hides nothing in others."""
     whole, short = getattr(cls, "whole", None), getattr(cls, "short", None)
     own_place = not isinstance(value, Mapping) or whole is not None
     if not cls.__struct_fields__ and (value is None or value is True):
@@ -107,7 +120,6 @@ def read_struct(cls: type[Any], value: object, place: Place, faults: list[Fault]
             faults.append(Fault(place, f"must be a mapping ({names}), not {kind_of(value)}"))
             return None
         value = {short: value}
-    before = len(faults)
     fields = {field.name: field for field in msgspec.structs.fields(cls)}
     hints = get_type_hints(cls, include_extras=True)
     meant: set[str | None] = set()
@@ -129,13 +141,7 @@ def read_struct(cls: type[Any], value: object, place: Place, faults: list[Fault]
             arguments[name] = read(value[key], where, faults)
         except Misread as why:
             faults.append(Fault(where, why.message, why.hint))
-    if len(faults) > before:
-        return None
-    try:
-        return cls(**arguments)
-    except Misread as why:
-        faults.append(Fault(place, why.message, why.hint))
-        return None
+    return arguments
 
 
 def struct_schema(cls: type[Any]) -> dict[str, Any]:
@@ -202,12 +208,50 @@ def read_one(table: dict[str, type[Any]], noun: str) -> Callable[..., Any]:
             raise Misread(f"must be one {noun}, not {found}", hint)
         ((name, content),) = value.items()
         if name not in table:
-            raise Misread(
-                f'unknown {noun} "{name}"', did_you_mean(name, table) or f"known: {', '.join(table)}"
-            )
+            raise Misread(f'unknown {noun} "{name}"', _hint_at(name, table))
         return read_struct(table[name], content, (*place, name), faults)
 
     return read
+
+
+_OTHER_WORDS = {
+    "deny": "block",
+    "reject": "block",
+    "refuse": "block",
+    "drop": "block",
+    "forbid": "block",
+    "pass": "allow",
+    "permit": "allow",
+    "accept": "allow",
+    "sleep": "delay",
+    "wait": "delay",
+    "redact": "replace",
+    "mask": "replace",
+    "substitute": "replace",
+    "throttle": "rate_limit",
+    "limit": "rate_limit",
+    "script": "run_script",
+    "exec": "run_script",
+    "method": "method_equals",
+    "methods": "method_in",
+    "tools": "tool",
+    "tool_name": "tool",
+    "param_contains": "param_matches",
+    "result_contains": "result_matches",
+    "or": "any",
+    "and": "all",
+    "header": "header_equals",
+    "time": "time_outside",
+    "size": "size_greater_than",
+}
+
+
+def _hint_at(name: object, table: Mapping[str, Any]) -> str:
+    """What was probably meant: a word that others use for it, or one that is spelt much like it."""
+    meant = _OTHER_WORDS.get(str(name), "")
+    if meant in table:
+        return f'did you mean "{meant}"?'
+    return did_you_mean(name, table) or f"known: {', '.join(table)}"
 
 
 def read_many(read: Callable[..., Any]) -> Callable[..., Any]:

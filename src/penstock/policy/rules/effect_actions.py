@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from penstock import limits
 from penstock.errors import ConfigError
 from penstock.policy.durations import spoken_duration
 from penstock.policy.rules.binder import Count, Misread, Pairs, Seconds, Texts
@@ -36,7 +37,7 @@ class Webhook(Struct, frozen=True):
 
     url: str
     wait: bool = False
-    timeout: Seconds = 5.0
+    timeout: Seconds = limits.ACTION_SECONDS
     retries: int = 3
     include_message: bool = True
     allow_http: bool = False
@@ -81,7 +82,7 @@ class RunScript(Struct, frozen=True):
 
     path: str | None = None
     command: Texts | None = None
-    timeout: Seconds = 5.0
+    timeout: Seconds = limits.ACTION_SECONDS
     env: Pairs = ()
     cwd: str | None = None
     short: ClassVar[str] = "path"

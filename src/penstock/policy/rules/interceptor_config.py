@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Struct
 
+from penstock import limits
 from penstock.policy.durations import spoken_duration
 from penstock.policy.rules.actions import ACTIONS, InjectError, RemoveParam, SetParam, SetResult, Transform
 from penstock.policy.rules.binder import (
@@ -18,6 +19,7 @@ from penstock.policy.rules.binder import (
     Reader,
     Seconds,
     kind_of,
+    read_fields,
     read_struct,
     reader_of,
     says,
@@ -25,7 +27,7 @@ from penstock.policy.rules.binder import (
 )
 from penstock.policy.rules.conditions import CONDITIONS, flattened
 from penstock.policy.rules.custom_interceptors import Custom, GeneralSpec, make_custom
-from penstock.policy.rules.effect_actions import Delay
+from penstock.policy.rules.effect_actions import Delay, RunScript, Webhook
 from penstock.policy.rules.method_classes import MethodClass, MethodClasses
 from penstock.policy.rules.method_guards import BUILT_IN
 from penstock.policy.rules.path_conditions import PathOutside
@@ -78,21 +80,26 @@ def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorCon
     `resolve` (os.path.realpath) lets ResourceAccessInterceptor and path_outside follow symbolic links.
     """
     faults: list[Fault] = []
-    section = read_struct(_Section, {} if tree is None else tree, (), faults)
+    fields = read_fields(_Section, {} if tree is None else tree, (), faults)
+    if fields is None:
+        return None, faults
+    # What could be read is looked at further, so that everything is told at once.
+    section = _Section(**{name: value for name, value in fields.items() if value is not None})
     guards: list[tuple[str, Custom]] = []
     generals: list[Custom] = []
-    if section is not None:
-        for method, spec in section.method_interceptors:
-            place: Place = ("method_interceptors", method)
-            made = make_custom(spec, f"method_interceptors.{method}", BUILT_IN, place, faults, resolve)
-            guards += [(method, made)] if made else []
-        for index, spec in enumerate(section.interceptors):
-            made = make_custom(spec, spec.class_, {}, ("interceptors", index), faults, None)
-            generals += [made] if made else []
-        _check_together(section, faults)
-    if section is None or faults:
+    for method, spec in section.method_interceptors:
+        place: Place = ("method_interceptors", method)
+        made = make_custom(spec, f"method_interceptors.{method}", BUILT_IN, place, faults, resolve)
+        guards += [(method, made)] if made else []
+    for index, spec in enumerate(section.interceptors):
+        made = make_custom(spec, spec.class_, {}, ("interceptors", index), faults, None)
+        generals += [made] if made else []
+    is_timed = fields.get("chain", section.chain) is not None
+    _check_together(section, faults, section.chain.timeout if is_timed else None)
+    if faults:
         return None, faults
-    for part in flattened(part for rule in section.rules for part in rule.conditions):
+    rules = tuple(rule for _, rule in section.rules)
+    for part in flattened(part for rule in rules for part in rule.conditions):
         if isinstance(part, PathOutside):
             part.roots.resolve = resolve
     return (
@@ -100,7 +107,7 @@ def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorCon
             section.enabled,
             section.mode,
             section.chain,
-            section.rules,
+            rules,
             tuple(guards),
             tuple(generals),
             MethodClasses(section.classes),
@@ -110,10 +117,10 @@ def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorCon
     )
 
 
-def _check_together(section: _Section, faults: list[Fault]) -> None:
-    """What only shows when rules and chain are looked at together."""
+def _check_together(section: _Section, faults: list[Fault], longest: float | None) -> None:
+    """What only shows when rules and chain are looked at together; `longest`: the chain's time, if known."""
     seen: dict[str, int] = {}
-    for index, rule in enumerate(section.rules):
+    for index, rule in section.rules:
         if rule.id in seen:
             faults.append(
                 Fault(("rules", index, "id"), f'the id "{rule.id}" is taken', f"see rules[{seen[rule.id]}]")
@@ -121,8 +128,8 @@ def _check_together(section: _Section, faults: list[Fault]) -> None:
         seen.setdefault(rule.id, index)
         for number, action in enumerate(rule.actions):
             place: Place = ("rules", index, "actions", number)
-            if isinstance(action, Delay) and action.time >= section.chain.timeout:
-                limit = spoken_duration(section.chain.timeout)
+            if longest is not None and _takes_longer(action, longest):
+                limit = spoken_duration(longest)
                 faults.append(
                     Fault(place, f"waits longer than the chain may take ({limit})", "see chain.timeout")
                 )
@@ -137,6 +144,15 @@ def _check_together(section: _Section, faults: list[Fault]) -> None:
         faults.append(
             Fault(("method_interceptors",), "need mode: mcp; the method is not known in mode: transport")
         )
+
+
+def _takes_longer(action: Any, longest: float) -> bool:
+    """Whether a rule asks for more time than there is. A time that nobody chose just ends with the chain."""
+    if isinstance(action, Delay):
+        return bool(action.time >= longest)
+    if isinstance(action, RunScript) or (isinstance(action, Webhook) and action.wait):
+        return action.timeout > longest and action.timeout != limits.ACTION_SECONDS
+    return False
 
 
 _NEEDS_MESSAGE = (SetParam, RemoveParam, Replace, Truncate, SetResult, Transform, InjectError)
@@ -217,13 +233,14 @@ def _one_of(table: dict[str, type[Any]], bare: tuple[str, ...] = ()) -> dict[str
     return {"anyOf": [{"enum": list(bare)}, entry]} if bare else entry
 
 
-def _read_rules(value: object, place: Place, faults: list[Fault]) -> tuple[Rule, ...]:
+def _read_rules(value: object, place: Place, faults: list[Fault]) -> tuple[tuple[int, Rule], ...]:
+    """The rules that can be read, each with its place in the list."""
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
         raise Misread(f"must be a list of rules, not {kind_of(value)}")
-    found = (read_struct(Rule, entry, (*place, index), faults) for index, entry in enumerate(value))
-    return tuple(rule for rule in found if rule is not None)
+    found = ((index, read_struct(Rule, entry, (*place, index), faults)) for index, entry in enumerate(value))
+    return tuple((index, rule) for index, rule in found if rule is not None)
 
 
 def _read_guards(value: object, place: Place, faults: list[Fault]) -> tuple[tuple[str, Any], ...]:

@@ -1,0 +1,110 @@
+"""Rules that are written as they should be and yet cannot do what they say: for `penstock check`.
+
+A run does not refuse these: a script may be put in its place later, a vendor may have a method of that name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from penstock.config.check import Findings
+from penstock.config.keys import INTERCEPTOR
+from penstock.effects.addresses import is_public
+from penstock.errors import ConfigError
+from penstock.policy.rules.binder import did_you_mean
+from penstock.policy.rules.conditions import MethodEquals, MethodIn, flattened
+from penstock.policy.rules.dead_rules import maybe_why_dead
+from penstock.policy.rules.effect_actions import Fork, RunScript, Webhook
+from penstock.policy.rules.interceptor_config import InterceptorConfig
+from penstock.policy.rules.rules import Rule
+from penstock.wire.http.url import parse_url
+from penstock.wire.mcp.methods import KNOWN
+
+_SCRIPT_ENDINGS = (".py", ".sh", ".js", ".mjs", ".rb", ".pl")
+
+
+def check_rules(config: InterceptorConfig, order: dict[str, int], findings: Findings) -> None:
+    """Notes what is wrong with rules that are well-formed; `order` says where each id stands in the file."""
+    for rule in config.rules:
+        where = f"interceptor.rules[{order[rule.id]}]"
+        path = (INTERCEPTOR, "rules", order[rule.id])
+        for method in _methods(rule):
+            hint = _maybe_method(method)
+            if hint is not None:
+                findings.add((*path, "conditions"), f'{where}: MCP has no method "{method}"', hint)
+        if rule.enabled:
+            why = maybe_why_dead(rule, config.rules, config.chain.fail_fast)
+            if why is not None:
+                findings.add(path, f'{where}: the rule "{rule.id}" can never fire', why)
+        for number, action in enumerate(rule.actions):
+            for fault, hint in _action_faults(action):
+                place = (*path, "actions", number)
+                findings.add(place, f"{where}.actions[{number}]: {fault}", hint)
+
+
+def _methods(rule: Rule) -> Iterator[str]:
+    for part in flattened(rule.conditions):
+        if isinstance(part, MethodEquals):
+            yield part.name
+        elif isinstance(part, MethodIn):
+            yield from part.names
+
+
+def _maybe_method(method: str) -> str | None:
+    """The method of MCP that was probably meant; none where it is one, or a vendor's."""
+    if method in KNOWN:
+        return None
+    import difflib  # only for those who check
+
+    near = difflib.get_close_matches(method, sorted(KNOWN), n=1, cutoff=0.8)
+    return did_you_mean(near[0], near) if near else None
+
+
+def _action_faults(action: object) -> Iterator[tuple[str, str]]:
+    if isinstance(action, RunScript):
+        yield from _command_faults(action.argv, action.cwd)
+    elif isinstance(action, Fork) and action.command is not None:
+        yield from _command_faults(action.command, None)
+    if isinstance(action, Webhook | Fork) and action.url is not None and not action.allow_private:
+        host = _host(action.url)
+        if host == "localhost" or host.endswith(".localhost") or _is_private_address(host):
+            yield f"{host} is on this machine or in a private network", "say allow_private: true"
+
+
+def _command_faults(argv: tuple[str, ...], cwd: str | None) -> Iterator[tuple[str, str]]:
+    import shutil  # only for those who check
+
+    program = argv[0]
+    if cwd is not None and not os.path.isdir(cwd):
+        yield f'there is no directory "{cwd}"', "see cwd"
+        return
+    start = os.path.join(cwd or "", program) if os.sep in program else program
+    if shutil.which(start) is None:
+        is_there = os.path.exists(start)
+        if is_there:
+            yield f'"{program}" cannot be run', "is it executable?"
+        else:
+            yield f'there is no program "{program}"', "give its whole path, or put it in PATH"
+        return
+    for word in argv[1:2]:  # python3 check.py: the script itself
+        if word.endswith(_SCRIPT_ENDINGS) and not os.path.exists(os.path.join(cwd or "", word)):
+            yield f'there is no script "{word}"', "give its whole path"
+
+
+def _host(url: str) -> str:
+    try:
+        return parse_url(url).host.strip("[]").lower()
+    except ConfigError:
+        return ""
+
+
+def _is_private_address(host: str) -> bool:
+    """Whether the host is an address, and none of the internet's. What a name leads to is judged in a run."""
+    from ipaddress import ip_address
+
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return not is_public(host)
