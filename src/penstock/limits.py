@@ -437,7 +437,7 @@ ACTION_SECONDS = 5.0
 """A webhook that is asked, or a script: as long as the whole chain may take, unless the rule says."""
 
 TEXTS_LOOKED_AT = 200_000
-"""Texts of one message that text_matches looks through: two fifths of a second."""
+"""Texts of one message that text_matches looks through, numbers included: about a second."""
 
 SESSION_TOOLS = 10_000
 """Tools of a session whose annotations are remembered for rules. Past it nothing is known of a tool."""

@@ -75,17 +75,21 @@ def _can_all_hold(parts: list[Any]) -> bool:
     is_bounded = any(isinstance(part, _ABOVE + _BELOW) for part in parts)
     return any(
         all(any(_is_same(value, other) for other in values) for values in allowed)
-        and (not is_bounded or (_is_number(value) and above < value < below))
+        and (not is_bounded or _may_be_between(value, above, below))
         for value in allowed[0]
     )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _may_be_between(value: object, above: float, below: float) -> bool:
+    """Whether some server could take it for a number between these."""
+    try:
+        return above < float(value) < below  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
 
 
 def _is_same(one: object, other: object) -> bool:
-    return one == other and isinstance(one, bool) is isinstance(other, bool)
+    return one == other or type(one) is not type(other)  # "1" is 1 and true to some servers
 
 
 def _wrong_side(rule: Rule, conditions: tuple[Any, ...]) -> str | None:

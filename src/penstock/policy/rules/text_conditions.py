@@ -11,7 +11,8 @@ from penstock import limits
 from penstock.policy.patterns.patterns import Pattern
 from penstock.policy.rules.binder import READERS, Fault, Misread, Place, Reader, kind_of
 from penstock.policy.rules.exchange import Context
-from penstock.policy.rules.json_values import json_within, text_holds, text_of
+from penstock.policy.rules.json_values import json_within, text_of
+from penstock.policy.rules.lax_values import text_forms, written_forms
 from penstock.policy.rules.message_parts import member_place
 from penstock.wire.json.ambiguity import INHERITED
 from penstock.wire.json.json_walk import Budget, TooMany, caseless
@@ -19,12 +20,13 @@ from penstock.wire.json.member_names import STRING
 from penstock.wire.mcp.message import Message
 from penstock.wire.sizes import BadSize, parse_size, spoken_size
 
-_STRING = re.compile(rb"(" + STRING + rb")(?:[ \t\r\n]*+(:))?", re.DOTALL)
+_SCALAR = re.compile(rb"(" + STRING + rb")(?:[ \t\r\n]*+(:))?|[^ \t\r\n,:\[\]{}\"]++", re.DOTALL)
 
 
 class TextMatches(Struct, frozen=True):
     """Holds when the pattern is found in any text of the message, however deep, names of members included.
 
+    A number counts as the text that it is written as.
     Of a request or notification it looks through the params, of a response through its result or error, and
     into texts that hold JSON.
     """
@@ -47,14 +49,21 @@ class TextMatches(Struct, frozen=True):
         return False
 
     def _is_found(self, value: bytes, every: bool, budget: Budget) -> bool:
-        for number, found in enumerate(_STRING.finditer(value)):
+        for number, found in enumerate(_SCALAR.finditer(value)):
             if number >= limits.TEXTS_LOOKED_AT:
                 raise TooMany(f"more than {limits.TEXTS_LOOKED_AT} texts to look at")
             token = found[1]
+            if token is None:
+                if not every and self.pattern.holds_in(found[0].decode(), False):
+                    return True
+                continue
             within = json_within(token)
             if every and (within is not None or found[2]):
                 continue  # a name, or a text that some take apart: not everybody reads it as a text
-            if text_holds(text_of(token), lambda part: self.pattern.holds_in(part, every), every):
+            text = text_of(token)
+            forms = written_forms(text) if every else text_forms(text)
+            tests = (self.pattern.holds_in(form, every) for form in forms)
+            if all(tests) if every else any(tests):
                 return True
             if within is not None:
                 budget.go_within()

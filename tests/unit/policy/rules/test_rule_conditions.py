@@ -88,6 +88,8 @@ CASES: list[tuple[str, object, Message, bool]] = [
     ("text_matches", "^hi$", ANSWER, True),
     ("text_matches", "quota", FAILURE, True),
     ("text_matches", "nowhere", CALL, False),
+    ("text_matches", "^2$", COUNTS, True),
+    ("text_matches", "^null$", COUNTS, True),
     ("size_greater_than", 20, CALL, True),
     ("size_greater_than", "1MB", CALL, False),
     ("error_code_equals", -32000, FAILURE, True),
