@@ -210,7 +210,9 @@ class Interceptor:
         try:
             for carried in embedded.carried_requests(scene.message):
                 plan = self._plan(carried.message.method, "upstream")
-                context = Context(scene.context.session, "upstream", scene.context.now)
+                context = Context(
+                    scene.context.session, "upstream", scene.context.now, wall=scene.context.wall
+                )
                 inner = RuleRun(carried.message, context, self._effects, self.config.rule_set)
                 blocked, _ = await self._walk(inner, plan)
                 scene.held += inner.held
@@ -240,7 +242,9 @@ class Interceptor:
                         return Blocked("task", Stop("error", UNKNOWN_TASK))
                     continue
                 exchange = Exchange.of(late.request, scene.context.now)
-                context = Context(scene.context.session, "upstream", scene.context.now, exchange)
+                context = Context(
+                    scene.context.session, "upstream", scene.context.now, exchange, scene.context.wall
+                )
                 inner = RuleRun(late.message, context, self._effects, self.config.rule_set)
                 blocked, _ = await self._walk(inner, plan)
                 scene.held += inner.held
