@@ -9,9 +9,11 @@
     |-- UnsupportedSystem            a system where no proxy can run (platforms)   exit 1
     |-- UpstreamError                the upstream's side failed                    exit 1
     |   |-- ConnectFailed            it could not be reached
+    |   |   |-- ConnectTimeout       in time
     |   |   '-- SessionRefused       it is there, and would not begin this session
     |   |-- ToolListFailed           it did not give its tool list
-    |   |   '-- ToolListRefused      it gave one that the user does not want
+    |   |   |-- ToolListRefused      it gave one that the user does not want
+    |   |   '-- ToolListTimeout      in time
     |   |-- RequestFailed            one request got no answer; the upstream may be well
     |   '-- UpstreamLost             it went away
     |       '-- SessionEnded         it is there, and has ended this session
@@ -34,13 +36,15 @@ class PenstockError(Exception):
 
     exit_code = 1
 
+    cause = ""  # one more line, where more is known
+
     def __init__(self, headline: str, detail: str = "") -> None:
         super().__init__(headline)
         self.headline = headline
         self.detail = detail
 
     def __str__(self) -> str:
-        return f"{self.headline}\n{self.detail}" if self.detail else self.headline
+        return "\n".join(line for line in (self.headline, self.detail, self.cause) if line)
 
 
 class UsageError(PenstockError):
@@ -121,6 +125,15 @@ class ConnectFailed(UpstreamError):
         self.where = where
 
 
+class ConnectTimeout(ConnectFailed):
+    """The upstream did not take the connection, or did not answer first, in time."""
+
+    cause = "--connect-timeout gives it longer"
+
+    def __init__(self, where: str, seconds: float) -> None:
+        super().__init__(where, f"Connection timeout after {round(seconds * 1000)}ms", Failure.TIMEOUT)
+
+
 class SessionRefused(ConnectFailed):
     """The upstream answered, but not as one does that begins a session."""
 
@@ -148,13 +161,23 @@ class ToolListRefused(ToolListFailed):
         self.headline = headline
 
 
+class ToolListTimeout(ToolListFailed):
+    """The upstream's tool list did not come in time."""
+
+    cause = "--tools-timeout gives it longer"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"Request timeout after {round(seconds * 1000)}ms", Failure.TIMEOUT)
+
+
 class UpstreamLost(UpstreamError):
-    """The upstream was there and went away."""
+    """The upstream was there and went away; `cause` says how, where that is known."""
 
     safe_message = "Lost connection to upstream MCP"
 
-    def __init__(self, detail: str = "Shutting down proxy") -> None:
+    def __init__(self, detail: str = "Shutting down proxy", cause: str = "") -> None:
         super().__init__(self.safe_message, detail, Failure.REFUSED)
+        self.cause = cause
 
 
 class SessionEnded(UpstreamLost):

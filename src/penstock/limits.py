@@ -87,6 +87,15 @@ that has to fetch the server first takes a minute over a slow line."""
 STARTING_SECONDS = 10.0
 """How often people are told that a command is still starting."""
 
+LAST_LINES = 5
+"""Lines of a command's stderr that are repeated when it is gone."""
+
+LAST_BYTES = 1_024
+"""The same in bytes."""
+
+LAST_WORDS_SECONDS = 0.5
+"""How long we wait for the exit status of a command that has closed its stdout, to say it with the loss."""
+
 TOOLS_SECONDS = 10.0
 """How long the tool list may take from the first answer on, unless --tools-timeout says otherwise."""
 

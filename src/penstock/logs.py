@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from penstock import limits
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, UpstreamError
 from penstock.wire.mcp.replies import one_line
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -109,6 +109,10 @@ def say_error(error: PenstockError, form: str = "text") -> None:
     """The two lines that a user reads when something is wrong."""
     if form == "json":
         entry = {"level": "error", "message": error.headline, "detail": error.detail}
+        if error.cause:
+            entry["cause"] = error.cause
+        if isinstance(error, UpstreamError):
+            entry["code"] = error.failure
         write_stderr(msgspec.json.encode(entry).decode(), _PATIENCE)
     else:
         write_stderr(f"Error: {error}", _PATIENCE)

@@ -42,13 +42,23 @@ class Upstream(UpstreamLink, Protocol):
         """Its end in words."""
 
 
-def open_upstream(config: ProxyConfig, warden: Warden) -> Upstream:
-    """The link to the upstream that `config` names. Raises ConnectFailed when a command cannot be started."""
+def open_upstream(config: ProxyConfig, warden: Warden, is_first: bool = False) -> Upstream:
+    """The link to the upstream that `config` names. Raises ConnectFailed when a command cannot be started.
+
+    Of the first one people hear what it said last when it is lost: that costs a descriptor.
+    """
     upstream = config.upstream
     if isinstance(upstream, CommandUpstream):
         from penstock.upstream.stdio import StdioUpstream
 
-        return StdioUpstream(list(upstream.command), upstream.environment(), upstream.cwd, warden)
+        return StdioUpstream(
+            list(upstream.command),
+            upstream.environment(),
+            upstream.cwd,
+            warden,
+            start_seconds=config.start_seconds,
+            is_stderr_heard=is_first,
+        )
     if isinstance(upstream, ReplayUpstream):
         from penstock.observe.replay_link import ReplayLink
 

@@ -142,7 +142,7 @@ class _Listening:
 
     async def _meet_upstream(self) -> None:
         """Learns what the upstream is and which tools it has, or fails."""
-        link = self._open_link()
+        link = open_upstream(self._config, self._warden, is_first=True)
         is_kept = False
         try:
             try:

@@ -57,7 +57,7 @@ class _StdioSession:
         except OSError as why:
             raise ConfigError("Cannot use stdin and stdout", why.strerror or str(why)) from None
         self._live_rules = open_live_rules(config, reread, warden, observers)
-        self._upstream = open_upstream(config, warden)
+        self._upstream = open_upstream(config, warden, is_first=True)
         self._client = StdioClient(fds, self._on_client_end)
         opened = open_gate(config, self._live_rules, observers)
         self._relay = SessionRelay(
@@ -66,6 +66,7 @@ class _StdioSession:
             opened.gate,
             opened.new_session(),
             tools_seconds=config.tools_seconds,
+            first_seconds=config.first_seconds,
             on_catalog=say_catalog,
             on_fatal=self._end,
             translates=config.translates,
@@ -88,7 +89,9 @@ class _StdioSession:
         self._client.stop_reading()
         # After a loss nobody waits: what is left of the child goes at once.
         await self._upstream.stop(0.0 if error is not None else self._grace_seconds())
-        log.info("The upstream has ended: %s.", self._upstream.how_it_ended)
+        # After an error the last line is that one, which names the cause.
+        level = logging.INFO if error is None else logging.DEBUG
+        log.log(level, "The upstream has ended: %s.", self._upstream.how_it_ended)
         await self._settle()
         await self._flush_client()
         if self._live_rules is not None:

@@ -21,7 +21,11 @@ def test_a_tool_list_that_does_not_come_in_time(tmp_path: Path) -> None:
         gate.say(request(b'"pending"', "x/say", b'{"raw":"","mute":true}'))
         answers = {json.loads(line)["id"]: json.loads(line)["error"] for line in gate.rest()}
         assert gate.process.wait(DEADLINE) == 1
-        expected = {"code": -32603, "message": "Failed to fetch tool list from upstream MCP"}
+        expected = {
+            "code": -32603,
+            "message": "Failed to fetch tool list from upstream MCP",
+            "data": {"code": "TIMEOUT"},
+        }
         assert answers == {"held": expected, "pending": expected}
         assert (
             "Error: Failed to fetch tool list from upstream MCP\nRequest timeout after 300ms\n" in gate.stderr

@@ -70,10 +70,10 @@ def test_a_bad_answer_is_an_error_for_its_own_request_and_nobody_else(
         assert reply["error"]["code"] == -32603
         if status >= 400:
             assert reply["error"]["message"] == f"Upstream MCP answered HTTP {status}"
-            assert reply["error"]["data"] == {"status": status}
+            assert reply["error"]["data"] == {"code": "INVALID_RESPONSE", "status": status}
         assert b'"result"' in gate.ask(call(b"3"))
         assert gate.leave() == 0
-    assert ("--header" in gate.stderr) == (status == 401)
+    assert ("--header" in gate.stderr) == (status in (401, 403))
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
@@ -247,7 +247,7 @@ def test_an_upstream_that_is_not_there_is_named_at_once(path: str):
     started = time.monotonic()
     with Gate("--upstream", url + path) as gate:
         assert gate.wait() == 1
-        text = f"Error: Failed to connect to upstream MCP at {url}\nConnection refused\n"
+        text = f"Error: Failed to connect to upstream MCP at {url}{path}\nConnection refused\n"
         assert f"\n{text}" in gate.stderr
     assert time.monotonic() - started < 5
 

@@ -69,7 +69,7 @@ def test_a_client_on_stdio_gets_one_error_and_goes_on(how: str, era: str):
         for number in range(10, 16):
             assert b'"result"' in gate.ask(call(b"%d" % number, meta=meta))
             dropped = json.loads(gate.ask(call(b"%d00" % number, b"drop", meta=meta)))
-            assert dropped["error"] == {"code": -32603, "message": SILENCE}
+            assert dropped["error"] == {"code": -32603, "message": SILENCE, "data": {"code": "REFUSED"}}
         assert b'"result"' in gate.ask(call(b"2", meta=meta))
         assert gate.leave() == 0
     ids = [one.message["id"] for one in upstream.posted("tools/call")]
@@ -95,7 +95,11 @@ def test_clients_over_http_get_one_error_and_others_notice_nothing(
         other.begin()
         for _ in range(5):
             assert "result" in door.call("echo")
-            assert door.call("drop")["error"] == {"code": -32603, "message": SILENCE}
+            assert door.call("drop")["error"] == {
+                "code": -32603,
+                "message": SILENCE,
+                "data": {"code": "REFUSED"},
+            }
             assert "result" in other.call("echo")
         assert "result" in door.call("echo")
         door.close()

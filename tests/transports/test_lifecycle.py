@@ -23,7 +23,7 @@ OVER_HTTP = [pair for pair in PAIRS if pair[0] != "stdio"]
 over_http = pytest.mark.parametrize(
     ("client", "upstream"), OVER_HTTP, ids=[f"{c}-to-{u}" for c, u in OVER_HTTP]
 )
-LOST = {"code": -32603, "message": "Lost connection to upstream MCP"}
+LOST = {"code": -32603, "message": "Lost connection to upstream MCP", "data": {"code": "REFUSED"}}
 HELLO = request(
     b"1",
     "initialize",
@@ -257,7 +257,7 @@ def test_143_an_upstream_that_is_not_there():
         port = gone.getsockname()[1]
     code, said = run("--listen", "0", "--upstream", f"http://127.0.0.1:{port}/mcp")
     assert code == 1
-    assert f"Error: Failed to connect to upstream MCP at http://127.0.0.1:{port}\n" in said
+    assert f"Error: Failed to connect to upstream MCP at http://127.0.0.1:{port}/mcp\n" in said
     assert "Traceback" not in said
 
 
@@ -273,8 +273,7 @@ def test_100_an_upstream_that_never_answers(path: str):
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/{path}"
         code, said = run("--listen", "0", "--connect-timeout", "300", "--upstream", url)
     assert code == 1
-    where = url.rpartition("/")[0]
-    assert f"Error: Failed to connect to upstream MCP at {where}\nConnection timeout after 300ms\n" in said
+    assert f"Error: Failed to connect to upstream MCP at {url}\nConnection timeout after 300ms\n" in said
 
 
 @every_upstream

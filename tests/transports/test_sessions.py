@@ -262,6 +262,7 @@ def test_100_a_list_that_one_principal_never_gets_is_waited_for_only_so_long(era
             assert door.call("echo")["error"] == {
                 "code": -32603,
                 "message": "Failed to fetch tool list from upstream MCP",
+                "data": {"code": "TIMEOUT"},
             }
         assert upstream.calls_of("echo") == []
 

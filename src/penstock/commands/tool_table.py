@@ -37,7 +37,7 @@ async def show(config: ProxyConfig, form: str) -> int:
 
 
 async def _ask(config: ProxyConfig, warden: Warden) -> ToolCatalog:
-    link = open_upstream(config, warden)
+    link = open_upstream(config, warden, is_first=True)
     try:
         await link.connect()
         _, catalog = await UpstreamProbe(link, config.tools_seconds).learn(config.choice)

@@ -80,6 +80,11 @@ class ProxyConfig(Struct, frozen=True):
     digest: bytes = b""  # of what was in it
     observe: ObserveSettings | None = None  # what is kept, counted and traced, where something is
 
+    @property
+    def first_seconds(self) -> float:
+        """How long the upstream may take to its first answer."""
+        return self.start_seconds if isinstance(self.upstream, CommandUpstream) else self.connect_seconds
+
 
 class FileConfig(Struct, frozen=True):
     """What a configuration file says, checked; what it does not say is None or empty. Flags win over it."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from penstock import limits
-from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
+from penstock.errors import ToolListFailed, ToolListTimeout, UpstreamError, UpstreamProtocolError
 from penstock.gate.gate import Gate
 from penstock.net.http_client import HttpClient, Ticket
 from penstock.policy.tools.catalog import ToolCatalog
@@ -97,8 +97,7 @@ class CatalogFetch:
             self._catalogs.fail(self._key, error)
 
     def _timed_out(self) -> None:
-        detail = f"Request timeout after {round(self._seconds * 1000)}ms"
-        self.on_failure(ToolListFailed(detail, Failure.TIMEOUT))
+        self.on_failure(ToolListTimeout(self._seconds))
 
     def _end(self) -> None:
         self._is_over = True

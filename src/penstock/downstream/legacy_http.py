@@ -35,6 +35,7 @@ from penstock.wire.http.http1 import Headers
 from penstock.wire.json.ambiguity import readable
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import Batch, Message, read_client_message
+from penstock.wire.mcp.replies import upstream_error_reply
 from penstock.wire.mcp.routing_headers import check_routing_headers, refuse_routing_headers
 
 log = logging.getLogger("penstock")
@@ -318,7 +319,7 @@ class LegacyDoor:
             link = self._pool.open_link()
         except UpstreamError as error:
             log.warning("%s. %s.", error.headline, error.detail)
-            refuse(reply, 502, error.safe_message)
+            send_json(reply, 502, upstream_error_reply(None, error))
             return None
         session = HttpSession(self._sessions.new_id(), link, self._pool)
         session.on_over = lambda error: self._over(session, error)

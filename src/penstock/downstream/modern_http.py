@@ -37,7 +37,6 @@ from penstock.wire.json.ambiguity import members
 from penstock.wire.mcp.eras import MODERN_VERSIONS, Era
 from penstock.wire.mcp.mcp_headers import Mirror, mirrors_in
 from penstock.wire.mcp.message import (
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Batch,
@@ -45,7 +44,7 @@ from penstock.wire.mcp.message import (
     Message,
     read_client_message,
 )
-from penstock.wire.mcp.replies import error_code, error_reply
+from penstock.wire.mcp.replies import error_code, error_reply, upstream_error_reply
 from penstock.wire.mcp.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
 
 if TYPE_CHECKING:  # loaded only where there are rules or observers
@@ -110,9 +109,10 @@ class ModernPost:
         else:
             self._carry_answer(verdict, message)
 
-    def fail(self, code: int, text: str) -> None:
-        """An error of ours in its place."""
-        raw = error_reply(self.exchange.id_token, code, text)
+    def fail(self, code: int, text: str, failure: str | None = None) -> None:
+        """An error of ours in its place; `failure` is the code of what went wrong with the upstream."""
+        data = None if failure is None else {"code": failure}
+        raw = error_reply(self.exchange.id_token, code, text, data)
         self._gate.said("penstock", "answer", raw, None, self.exchange)
         self._answer(raw, code)
 
@@ -288,4 +288,4 @@ class ModernDoor:
             raw = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (message.id_token or b"null", refusal)
             send_json(reply, 400, raw)
         else:
-            send_json(reply, 502, error_reply(message.id_token, INTERNAL_ERROR, error.safe_message))
+            send_json(reply, 502, upstream_error_reply(message.id_token, error))

@@ -46,7 +46,7 @@ from penstock.wire.mcp.message import (
     Message,
     read_client_message,
 )
-from penstock.wire.mcp.replies import CANCELLED, error_reply
+from penstock.wire.mcp.replies import CANCELLED, error_reply, upstream_error_reply
 from penstock.wire.mcp.routing_headers import check_routing_headers, refuse_routing_headers
 
 if TYPE_CHECKING:  # loaded only where there are rules or observers
@@ -199,7 +199,7 @@ class Passthrough:
         if reply.is_gone:
             return
         if isinstance(catalog, UpstreamError):
-            raw = error_reply(message.id_token, INTERNAL_ERROR, catalog.safe_message)
+            raw = upstream_error_reply(message.id_token, catalog)
             self.gate.said("penstock", "answer", raw, None, exchange, status=502)
             send_json(reply, 502, raw)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.downstream.passthrough_head import PassthroughHead
-from penstock.downstream.replies import refuse, send_json
+from penstock.downstream.replies import send_json
 from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.gate.batch_verdicts import BatchVerdicts
 from penstock.net.http_exchange import Reply, Request
@@ -21,7 +21,7 @@ from penstock.wire.mcp.message import (
     Message,
     read_client_message,
 )
-from penstock.wire.mcp.replies import CANCELLED, error_reply
+from penstock.wire.mcp.replies import CANCELLED, error_reply, upstream_error_reply
 
 if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
@@ -55,7 +55,7 @@ class PostedBatch:
 
     def _judge(self, catalog: ToolCatalog | UpstreamError | None) -> None:
         if isinstance(catalog, UpstreamError):
-            refuse(self._reply, 502, catalog.safe_message)
+            send_json(self._reply, 502, upstream_error_reply(None, catalog))
             return
         verdicts = BatchVerdicts(len(self._messages), self._carry_out)
         for message in self._messages:

@@ -28,7 +28,7 @@ from penstock.wire.http.sse import Oversize, SseEvent, SseReader, encode_event, 
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.ids import id_key, maybe_id_at_edges
 from penstock.wire.mcp.message import INTERNAL_ERROR, Batch, Kind, Message, is_batch, read_upstream_message
-from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, over_limit, told
+from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, over_limit, told, upstream_error_reply
 
 if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
@@ -223,7 +223,7 @@ class PassthroughResponse:
             log.warning("An answer of the upstream failed. %s. %s.", error.headline, error.detail)
         self._end()
         if not self._is_discarding:
-            self._reply_error(error.safe_message)
+            self._reply_raw(upstream_error_reply(self._token, error))
         if isinstance(error, ConnectFailed | UpstreamLost):
             self.passthrough.on_lost(error)
 
@@ -402,7 +402,9 @@ class PassthroughResponse:
             self._reply_error(told(why))
 
     def _reply_error(self, text: str) -> None:
-        raw = self._error(text)
+        self._reply_raw(self._error(text))
+
+    def _reply_raw(self, raw: bytes) -> None:
         if not self._reply.is_started:
             send_json(self._reply, 502, raw)
         elif self._reader is None or self.message is None or self.message.kind is not Kind.REQUEST:
@@ -411,9 +413,12 @@ class PassthroughResponse:
             self._reply.write(encode_event(raw))
             self._reply.finish()
 
+    @property
+    def _token(self) -> bytes | None:
+        return self.message.id_token if self.message is not None else None
+
     def _error(self, text: str) -> bytes:
-        token = self.message.id_token if self.message is not None else None
-        return error_reply(token, INTERNAL_ERROR, text)
+        return error_reply(self._token, INTERNAL_ERROR, text)
 
     def _end(self) -> None:
         self._is_over = True

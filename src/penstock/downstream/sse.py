@@ -15,6 +15,7 @@ from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
 from penstock.wire.http.http1 import Headers
 from penstock.wire.mcp.message import Message
+from penstock.wire.mcp.replies import upstream_error_reply
 
 log = logging.getLogger("penstock")
 
@@ -133,7 +134,7 @@ class SseDoor:
             link = self._pool.open_link()
         except UpstreamError as error:
             log.warning("%s. %s.", error.headline, error.detail)
-            refuse(reply, 502, error.safe_message)
+            send_json(reply, 502, upstream_error_reply(None, error))
             return
         session_id = self._sessions.new_id()
         stream = EventStream(reply)

@@ -85,11 +85,14 @@ class Child:
                 return f"it was ended by signal {-status}"
         return f"it exited with status {status}"
 
-    async def stop(self, grace: float = limits.CHILD_GRACE_SECONDS) -> None:
-        """Waits for the child to leave by itself (its stdin is closed), then makes it leave."""
+    async def stop(
+        self, grace: float = limits.CHILD_GRACE_SECONDS, patience: float = limits.CHILD_TERM_SECONDS
+    ) -> None:
+        """Waits for the child to leave by itself (its stdin is closed), then makes it leave: SIGTERM after
+        `grace` seconds, SIGKILL after another `patience`."""
         if not await self._left_within(grace):
             self.signal(signal.SIGTERM)
-            if not await self._left_within(limits.CHILD_TERM_SECONDS):
+            if not await self._left_within(patience):
                 self.signal(signal.SIGKILL)
                 await asyncio.shield(self.exited)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock import limits
-from penstock.errors import ConnectFailed, Failure, MalformedHttp, RequestFailed
+from penstock.errors import ConnectFailed, ConnectTimeout, Failure, MalformedHttp, RequestFailed
 from penstock.net.loop import add_tls
 from penstock.wire.http.http1 import build_request_head, read_response_head
 from penstock.wire.http.url import Url
@@ -57,8 +57,7 @@ async def dial(
         async with asyncio.timeout(seconds):
             return await _dial(new_protocol, url, proxy, new_tls, admits)
     except TimeoutError:
-        detail = f"Connection timeout after {round(seconds * 1000)}ms"
-        raise ConnectFailed(url.origin, detail, Failure.TIMEOUT) from None
+        raise ConnectTimeout(url.shown, seconds) from None
 
 
 async def _dial(
@@ -94,11 +93,11 @@ async def _connect(
     except OSError as why:
         # The resolver says "no such name" too when it could open no file to look into.
         _raise_if_ours(why if why.errno in _OURS else _maybe_shortage())
-        raise ConnectFailed(url.origin, f"Name not known: {where.host}{via}") from None
+        raise ConnectFailed(url.shown, f"Name not known: {where.host}{via}") from None
     if admits is not None:
         infos = [info for info in infos if admits(str(info[4][0]))]
         if not infos:
-            raise ConnectFailed(url.origin, f"Address not allowed{via}")
+            raise ConnectFailed(url.shown, f"Address not allowed{via}")
     failure: OSError | None = None
     for family, kind, protocol, _, address in infos:
         try:
@@ -124,10 +123,10 @@ async def _connect(
         else:
             return sock
     if isinstance(failure, TimeoutError):
-        raise ConnectFailed(url.origin, f"Connection timeout{via}", Failure.TIMEOUT)
+        raise ConnectFailed(url.shown, f"Connection timeout{via}", Failure.TIMEOUT)
     if failure is None or isinstance(failure, ConnectionRefusedError):
-        raise ConnectFailed(url.origin, f"Connection refused{via}")
-    raise ConnectFailed(url.origin, f"{os.strerror(failure.errno or 0)}{via}")
+        raise ConnectFailed(url.shown, f"Connection refused{via}")
+    raise ConnectFailed(url.shown, f"{os.strerror(failure.errno or 0)}{via}")
 
 
 def _raise_if_ours(why: OSError | None) -> None:
@@ -158,11 +157,13 @@ async def _start_tls(
         return await loop.create_connection(new_protocol, sock=sock, ssl=tls, server_hostname=url.host)
     except ssl.SSLCertVerificationError as why:
         detail = f"TLS certificate not accepted: {why.verify_message}"
-        raise ConnectFailed(url.origin, detail, Failure.INVALID_RESPONSE) from None
+        error = ConnectFailed(url.shown, detail, Failure.INVALID_RESPONSE)
+        error.cause = "SSL_CERT_FILE=ca.pem makes another authority trusted"
+        raise error from None
     except (ssl.SSLError, OSError) as why:
         reason = getattr(why, "reason", None) or "the connection was closed"
         detail = f"TLS handshake failed: {str(reason).lower().replace('_', ' ')}"
-        raise ConnectFailed(url.origin, detail, Failure.INVALID_RESPONSE) from None
+        raise ConnectFailed(url.shown, detail, Failure.INVALID_RESPONSE) from None
 
 
 async def _ask_for_tunnel(loop: asyncio.AbstractEventLoop, sock: socket.socket, url: Url, proxy: Url) -> None:
@@ -182,6 +183,6 @@ async def _ask_for_tunnel(loop: asyncio.AbstractEventLoop, sock: socket.socket, 
         status = read_response_head(bytes(answer[: answer.index(b"\r\n\r\n") + 4])).status
     except (OSError, MalformedHttp):
         detail = f"Proxy {proxy.origin} did not answer as a proxy"
-        raise ConnectFailed(url.origin, detail, Failure.INVALID_RESPONSE) from None
+        raise ConnectFailed(url.shown, detail, Failure.INVALID_RESPONSE) from None
     if not 200 <= status < 300:
-        raise ConnectFailed(url.origin, f"Proxy {proxy.origin} answered {status}", Failure.REFUSED)
+        raise ConnectFailed(url.shown, f"Proxy {proxy.origin} answered {status}", Failure.REFUSED)

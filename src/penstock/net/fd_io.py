@@ -48,7 +48,7 @@ class Reader:
 
     def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._fd = fd
-        self._on_data = on_data
+        self.on_data = on_data
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._reasons: set[str] = set()
@@ -110,7 +110,7 @@ class Reader:
         except OSError:
             data = b""
         if data:
-            self._on_data(data)
+            self.on_data(data)
             return True
         self.close()
         self._on_end()

@@ -172,7 +172,7 @@ class HttpClient:
 
         try:
             if self._is_closed:
-                raise ConnectFailed(self.url.origin, "Connection closed by us")
+                raise ConnectFailed(self.url.shown, "Connection closed by us")
             await dial(
                 new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls, self._admits
             )

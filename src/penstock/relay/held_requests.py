@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from penstock.errors import Failure, ToolListFailed
+from penstock.errors import Failure, ToolListFailed, ToolListTimeout
 from penstock.gate.gate import Gate
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.catalog import ToolCatalog
@@ -27,15 +27,19 @@ class HeldRequests:
         gate: Gate,
         session: Session,
         seconds: float,
+        first_seconds: float,
         on_ready: Callable[[ToolCatalog], None],
         on_failed: Callable[[ToolListFailed, bytes | None, bool], None],
     ) -> None:
-        """`on_failed` gets the failure, the upstream's own error object if there is one, and whether that
+        """The list may take `seconds`, and `first_seconds` more where the upstream has not answered yet.
+
+        `on_failed` gets the failure, the upstream's own error object if there is one, and whether that
         is the end: after a handshake there is no second chance."""
         self.upstream = upstream
         self._gate = gate
         self._session = session
         self._seconds = seconds
+        self._first_seconds = first_seconds
         self._on_ready = on_ready
         self._on_failed = on_failed
         self._held: deque[Held] = deque()
@@ -82,7 +86,8 @@ class HeldRequests:
             return
         self._is_final = is_final
         self._fetch = ToolListPages(meta, error_means_none)
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._timed_out)
+        seconds = self._seconds if is_final else self._seconds + self._first_seconds
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._timed_out)
         self._ask(self._fetch.first_request())
 
     def owns(self, id_token: bytes | None) -> bool:
@@ -125,5 +130,4 @@ class HeldRequests:
         self.upstream.send(request)
 
     def _timed_out(self) -> None:
-        milliseconds = round(self._seconds * 1000)
-        self.fail(ToolListFailed(f"Request timeout after {milliseconds}ms", Failure.TIMEOUT))
+        self.fail(ToolListTimeout(self._seconds))

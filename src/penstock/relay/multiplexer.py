@@ -73,8 +73,8 @@ class Asker(Protocol):
     def answer(self, message: Message) -> None:
         """The upstream's answer, with the id that the client wrote."""
 
-    def fail(self, code: int, text: str) -> None:
-        """An error of ours in its place."""
+    def fail(self, code: int, text: str, failure: str | None = None) -> None:
+        """An error of ours in its place; `failure` is the code of what went wrong with the upstream."""
 
 
 class Multiplexer:
@@ -110,7 +110,7 @@ class Multiplexer:
         """Sends a request; gives what `cancel` takes."""
         if self._lost is not None:
             # It went while the request waited for the rules.
-            asker.fail(INTERNAL_ERROR, self._lost.safe_message)
+            asker.fail(INTERNAL_ERROR, self._lost.safe_message, self._lost.failure)
             return b""
         if _cancels(message):
             # No request at all, but who goes by the method alone would cancel what is somebody else's.
@@ -286,7 +286,7 @@ class Multiplexer:
         self._lost = error
         waiting, self._asked = list(self._asked.values()), {}
         for asker in waiting:
-            asker.fail(INTERNAL_ERROR, error.safe_message)
+            asker.fail(INTERNAL_ERROR, error.safe_message, error.failure)
         self._on_lost(error)
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ from penstock.wire.mcp.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.mcp.replies import CANCELLED, error_reply, raw_error_reply, told
+from penstock.wire.mcp.replies import CANCELLED, error_reply, raw_error_reply, told, upstream_error_reply
 
 log = logging.getLogger("penstock")
 
@@ -62,6 +62,7 @@ class SessionRelay:
         session: Session | None = None,
         *,
         tools_seconds: float = limits.TOOLS_SECONDS,
+        first_seconds: float = limits.START_SECONDS,
         on_catalog: Callable[[ToolCatalog], None] = lambda catalog: None,
         on_fatal: Callable[[PenstockError], None] = lambda error: None,
         catalogs: dict[Era, ToolCatalog] | None = None,
@@ -81,7 +82,13 @@ class SessionRelay:
         self._upstream_requests = PendingTable()  # the upstream's, on their way to the client
         self._answered_here = RecentIds()
         self._room = HeldRequests(
-            upstream, gate, session, tools_seconds, self._take_catalog, self._take_catalog_failure
+            upstream,
+            gate,
+            session,
+            tools_seconds,
+            first_seconds,
+            self._take_catalog,
+            self._take_catalog_failure,
         )
         self._handshake = Handshake()
         self._translates = translates  # a legacy client may be led to an upstream that is not
@@ -300,7 +307,7 @@ class SessionRelay:
             if refusal is not None:
                 self._reply(exchange, raw_error_reply(exchange.id_token, self._gate.shown_error(refusal)))
             else:
-                self._fail(exchange, failure.safe_message)
+                self._lose(exchange, failure)
         if is_final:
             self._fail_pending(failure)
             self._on_fatal(failure)
@@ -437,14 +444,17 @@ class SessionRelay:
         self.is_loss_felt = self.is_holding or self.pending > 0
         self._room.stop()
         for _, exchange in self._room.leave():
-            self._fail(exchange, error.safe_message)
+            self._lose(exchange, error)
         self._fail_pending(error)
         self.give_up(error.safe_message)
         self._on_fatal(error)
 
     def _fail_pending(self, error: UpstreamError) -> None:
         for exchange in self._requests.close_all():
-            self._fail(exchange, error.safe_message)
+            self._lose(exchange, error)
+
+    def _lose(self, exchange: Exchange, error: UpstreamError) -> None:
+        self._reply(exchange, upstream_error_reply(exchange.id_token, error))
 
     def _fail(self, exchange: Exchange, why: str) -> None:
         self._reply(exchange, error_reply(exchange.id_token, INTERNAL_ERROR, why))

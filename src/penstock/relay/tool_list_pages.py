@@ -45,6 +45,15 @@ def own_id() -> bytes:
     return b'"penstock-%b"' % os.urandom(16).hex().encode()
 
 
+def maybe_error_text(error: bytes | Raw) -> str:
+    """An upstream's error object in a few words."""
+    try:
+        read = msgspec.json.decode(readable(error), type=_Error)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        read = _Error()
+    return f"error {read.code}: {printable(read.message)}"
+
+
 class ToolListPages:
     """One walk through the pages of tools/list. It does no I/O: it says what to send and takes answers."""
 

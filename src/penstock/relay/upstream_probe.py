@@ -9,13 +9,19 @@ import msgspec
 from msgspec import Raw
 
 from penstock import __version__
-from penstock.errors import Failure, ToolListFailed, UpstreamError, UpstreamProtocolError
+from penstock.errors import ToolListFailed, ToolListTimeout, UpstreamError, UpstreamProtocolError
 from penstock.gate.gate import Gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.server_info import maybe_server_info
-from penstock.relay.tool_list_pages import ToolListPages, own_id, own_notification, own_request
+from penstock.relay.tool_list_pages import (
+    ToolListPages,
+    maybe_error_text,
+    own_id,
+    own_notification,
+    own_request,
+)
 from penstock.wire.mcp.eras import (
     LEGACY_VERSIONS,
     META_CAPABILITIES,
@@ -32,9 +38,19 @@ log = logging.getLogger("penstock")
 
 _CLIENT = {"name": "penstock", "version": __version__}
 
-_CAPABILITIES: dict[str, object] = {"roots": {}, "sampling": {}, "elicitation": {}}
+_CAPABILITIES: dict[str, object] = {
+    "roots": {"listChanged": True},
+    "sampling": {"context": {}, "tools": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "tasks": {
+        "list": {},
+        "cancel": {},
+        "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
+    },
+}
 """Some upstreams list a tool only to clients that can do what it asks of them. Which clients will come is not
-known yet, so we ask for all there is; a client that cannot do it is told so by the upstream when it calls."""
+known yet, so we offer every capability with every mode; a client that cannot do it is told so by the upstream
+when it calls."""
 
 
 class NotThisEra(ToolListFailed):
@@ -49,10 +65,14 @@ class UpstreamProbe:
     """One handshake and one tool list, over a link that nobody else uses meanwhile."""
 
     def __init__(self, link: UpstreamLink, tools_seconds: float, gate: Gate | None = None) -> None:
-        """`gate` is told what is asked and answered, so that those who observe know of it."""
+        """All that follows the first answer may take `tools_seconds`. How long that one takes is the link's
+        affair: starting a command and reaching a URL have times, and words, of their own.
+
+        `gate` is told what is asked and answered, so that those who observe know of it."""
         self._link = link
         self._gate = gate
         self._seconds = tools_seconds
+        self._deadline: asyncio.Timeout | None = None
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
         self._lost: UpstreamError | None = None
         self.greeting: bytes | None = None  # what it said of itself
@@ -65,11 +85,10 @@ class UpstreamProbe:
         Raises ToolListFailed, or the UpstreamError that the link met.
         """
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(None) as self._deadline:
                 return await self._learn(choice, era)
         except TimeoutError:
-            detail = f"Request timeout after {round(self._seconds * 1000)}ms"
-            raise ToolListFailed(detail, Failure.TIMEOUT) from None
+            raise ToolListTimeout(self._seconds) from None
 
     async def _learn(self, choice: ToolFilter, era: Era | None) -> tuple[Era, ToolCatalog]:
         if era is not Era.MODERN:
@@ -92,10 +111,17 @@ class UpstreamProbe:
         )
         answer = await self._ask("server/discover", {"_meta": Raw(meta)})
         if "result" not in answer.envelope:
-            detail = "The upstream does not answer server/discover"
-            raise NotThisEra(detail, bytes(answer.envelope["error"]))
+            raise NotThisEra(self._why_unknown(answer), bytes(answer.envelope["error"]))
         self.greeting, self.meta = bytes(answer.envelope["result"]), meta
         return Era.MODERN, await self._list(meta, _offers_tools(answer), choice)
+
+    def _why_unknown(self, answer: Message) -> str:
+        """Why an upstream that answered neither era is none: how it refused, if the link knows."""
+        trouble = getattr(self._link, "trouble", None)
+        if trouble is not None:
+            return str(trouble)
+        said = maybe_error_text(answer.envelope["error"])
+        return f"It answers neither initialize nor server/discover: {said}"
 
     async def _list(self, meta: bytes | None, offers_tools: bool, choice: ToolFilter) -> ToolCatalog:
         fetch = ToolListPages(meta, error_means_none=not offers_tools)
@@ -128,6 +154,9 @@ class UpstreamProbe:
         self._link.send(request)
         try:
             message: Message = await answer
+            if self._deadline is not None:
+                self._deadline.reschedule(asyncio.get_running_loop().time() + self._seconds)
+                self._deadline = None
             return message
         finally:
             self._waiting.pop(key, None)
@@ -142,7 +171,9 @@ class UpstreamProbe:
         if isinstance(message, Batch) or message.id_token is None:
             return
         if message.kind is Kind.REQUEST:
-            if message.method == "ping":
+            if id_key(message.id_token) in self._waiting:
+                self._fail(ToolListFailed("It sends back what it is sent, so it is no MCP server"))
+            elif message.method == "ping":
                 self._reply(result_reply(message.id_token, b"{}"))
             elif message.method == "roots/list":
                 self._reply(result_reply(message.id_token, b'{"roots":[]}'))

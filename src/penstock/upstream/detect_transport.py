@@ -47,6 +47,7 @@ class HttpUpstream:
         self._receiver: UpstreamReceiver | None = None
         self._peer: PeerOfUpstream | None = None
         self._reasons: set[str] = set()
+        self._trouble: str | None = None
         path = url.target.partition(b"?")[0].rstrip(b"/")
         self._first = SSE if path.endswith(b"/sse") else STREAMABLE
         self._ruled_out: dict[str, str] = {}  # kind: what came back
@@ -61,6 +62,11 @@ class HttpUpstream:
     def wants_credentials(self) -> bool:
         """Whether it last answered that it wants credentials."""
         return self._link.wants_credentials
+
+    @property
+    def trouble(self) -> str | None:
+        """How it last refused a message, other than in the words of the protocol."""
+        return self._link.trouble or self._trouble
 
     @property
     def has_session(self) -> bool:
@@ -170,11 +176,11 @@ class HttpUpstream:
         way it likes: then the client's next attempt decides. After a handshake there is none.
         """
         ruled_out, self._ruled_out = self._ruled_out, {}
+        self._trouble = f"No MCP server there: {ruled_out[STREAMABLE]} to POST, {ruled_out[SSE]} to GET"
         self._link, self._kind = self._new_link(self._first), self._first
         assert self._receiver is not None
         if any(message.method == "initialize" for message in messages):
-            detail = f"No MCP server there: {ruled_out[STREAMABLE]} to POST, {ruled_out[SSE]} to GET"
-            self._receiver.upstream_lost(SessionRefused(self._url.origin, detail))
+            self._receiver.upstream_lost(SessionRefused(self._url.shown, self._trouble))
             return
         for message in messages:
             if message.kind is Kind.REQUEST:

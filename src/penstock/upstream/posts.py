@@ -32,14 +32,13 @@ from penstock.wire.http.sse import Oversize, SseEvent
 from penstock.wire.mcp.eras import BATCH_VERSION
 from penstock.wire.mcp.ids import exact_key
 from penstock.wire.mcp.message import (
-    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     Batch,
     Kind,
     Message,
     read_upstream_message,
 )
-from penstock.wire.mcp.replies import error_reply, over_limit, raw_error_reply
+from penstock.wire.mcp.replies import over_limit, raw_error_reply, upstream_error_reply
 from penstock.wire.mcp.response_id import maybe_response_id
 
 log = logging.getLogger("penstock")
@@ -77,6 +76,7 @@ class Posts:
     def __init__(self, client: HttpClient, target: bytes, session: HttpSession, owner: PostsOwner) -> None:
         self.is_proven = False  # it has answered as such an endpoint does
         self.wants_credentials = False
+        self.trouble: str | None = None  # how a message was refused, other than in the words of the protocol
         self._client = client
         self._target = target
         self._session = session
@@ -154,6 +154,16 @@ class Posts:
         elif post.is_request:
             assert self._owner.receiver is not None
             self._owner.receiver.upstream_refused(post.id_token, why)
+
+    def give_up(self, post: Post, error: UpstreamError) -> None:
+        """Answers a request with an error, and waits for the upstream no longer."""
+        if post.own is not None:
+            post.fail_own(error)
+        elif post.is_request and not post.is_answered:
+            assert post.id_token is not None
+            self.trouble = error.detail
+            self._answer(post, upstream_error_reply(post.id_token, error))
+        self.close(post)
 
     # --- what an answer brings ---------------------------------------------------------------------------
 
@@ -253,7 +263,8 @@ class Posts:
             return
         self.wants_credentials = answer.status == 401
         if error is None or not post.is_request:
-            log.warning("The upstream did not take a message. %s.", refusals.describe(answer))
+            self.trouble = refusals.describe(answer)
+            log.warning("The upstream did not take a message. %s.", self.trouble)
         if not post.is_request:
             post.fail_own(UpstreamLost(refusals.describe(answer)))
         elif error is not None:
@@ -295,7 +306,7 @@ class Posts:
         elif post.is_request:
             log.warning("A request got no answer. %s.", error.detail)
             assert post.id_token is not None
-            self._answer(post, error_reply(post.id_token, INTERNAL_ERROR, error.safe_message))
+            self._answer(post, upstream_error_reply(post.id_token, error))
             self.close(post)
         else:
             log.warning("A message may not have reached the upstream. %s.", error.detail)

@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 
-from penstock.errors import UpstreamProtocolError
+from penstock.errors import Failure, UpstreamProtocolError
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.wire.http.http1 import find
 from penstock.wire.http.sse import Oversize
@@ -58,11 +58,23 @@ def describe(answer: HttpAnswer) -> str:
         return words + ': it wants credentials; --header "Authorization: ..." can give them'
     if 300 <= answer.status < 400:
         where = printable((find(answer.headers, b"location") or b"").decode("utf-8", "replace"))
-        return words + f" and points to {where or 'nowhere'}; that is not followed"
+        return words + f" and points to {where or 'nowhere'}; that is not followed; name it yourself"
     if answer.trouble is not None:
         return f"{words}. {answer.trouble}"
     excerpt = printable(" ".join(answer.body[:200].decode("utf-8", "replace").split()))
-    return f"{words}: {excerpt}" if excerpt else words
+    said = f"{words}: {excerpt}" if excerpt else words
+    advice = _advice(answer)
+    return f"{said}; {advice}" if advice else said
+
+
+def _advice(answer: HttpAnswer) -> str:
+    """What one can do about an answer, where that can be known from its status."""
+    if answer.status == 403:
+        return 'it does not take these credentials, or wants some: see --header "Authorization: ..."'
+    if answer.status in (429, 503):
+        wait = printable((find(answer.headers, b"retry-after") or b"").decode("utf-8", "replace"))
+        return f"it wants to be asked after {wait} s" if wait.isdigit() else "it wants to be asked later"
+    return "its own log says why" if answer.status >= 500 else ""
 
 
 def reply_for_status(id_token: bytes, answer: HttpAnswer, has_session: bool) -> bytes:
@@ -72,9 +84,8 @@ def reply_for_status(id_token: bytes, answer: HttpAnswer, has_session: bool) -> 
     go on to the next when they hear it.
     """
     code = METHOD_NOT_FOUND if answer.status == 404 and not has_session else INTERNAL_ERROR
-    return error_reply(
-        id_token, code, f"Upstream MCP answered HTTP {answer.status}", {"status": answer.status}
-    )
+    data = {"code": Failure.INVALID_RESPONSE, "status": answer.status}
+    return error_reply(id_token, code, f"Upstream MCP answered HTTP {answer.status}", data)
 
 
 def maybe_id_of_long_event(event: Oversize) -> bytes | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from penstock import limits
 from penstock.errors import (
     ConnectFailed,
+    ConnectTimeout,
     Failure,
     RequestFailed,
     SessionEnded,
@@ -37,12 +38,13 @@ from penstock.wire.http.sse import Oversize, SseEvent
 from penstock.wire.http.url import Url
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import Message, read_upstream_message
-from penstock.wire.mcp.replies import over_limit
+from penstock.wire.mcp.replies import over_limit, upstream_error_reply
 from penstock.wire.mcp.response_id import maybe_response_id
 
 log = logging.getLogger("penstock")
 
 _UNREAD = "upstream does not read"
+_FIRST_WORDS = ("initialize", "server/discover")
 
 
 class SseUpstream:
@@ -64,6 +66,7 @@ class SseUpstream:
         self.peer: PeerOfUpstream | None = None
         self.is_proven = False  # it has named its endpoint
         self.wants_credentials = False
+        self.trouble: str | None = None  # how a message was refused, other than in the words of the protocol
         self._client = client
         self._url = url
         self._connect_seconds = connect_seconds
@@ -110,7 +113,19 @@ class SseUpstream:
     def _post(self, message: Message) -> None:
         if message.method is not None and message.id_token is not None:
             self._waiting.open(Exchange(message.id_token, message.method))
+            if message.method in _FIRST_WORDS:
+                self._stop_timer()
+                self._timer = self._loop.call_later(self._connect_seconds, self._on_late, message)
         self._posts.send(message)
+
+    def _on_late(self, message: Message) -> None:
+        """The stream is open, but what opens a session is not answered."""
+        self._timer = None
+        error = ConnectTimeout(self._url.shown, self._connect_seconds)
+        log.warning("%s. %s. %s.", error.headline, error.detail, error.cause)
+        self.trouble = error.detail
+        assert message.id_token is not None
+        self._refused(message, upstream_error_reply(message.id_token, error))
 
     def _refused(self, message: Message, reply: bytes) -> None:
         """A request will not be answered on the stream; `reply` is the answer."""
@@ -182,7 +197,7 @@ class SseUpstream:
         target = maybe_target(self._url, data)
         if target is None:
             detail = "Its endpoint is not on the same origin, so nothing is sent there"
-            self._lose(ConnectFailed(self._url.origin, detail, Failure.INVALID_RESPONSE))
+            self._lose(ConnectFailed(self._url.shown, detail, Failure.INVALID_RESPONSE))
             return
         self._stop_timer()
         self.is_proven = True
@@ -200,7 +215,9 @@ class SseUpstream:
             return
         if id_token is not None:
             key = id_key(id_token)
-            self._waiting.close(id_token)
+            answered = self._waiting.close(id_token)
+            if answered is not None and answered.method in _FIRST_WORDS:
+                self._stop_timer()
             if self._own is not None and self._own[0] == key:
                 if not self._own[1].done():
                     self._own[1].set_result(raw)
@@ -237,11 +254,10 @@ class SseUpstream:
             is_elsewhere = not self.is_proven and (answer.is_good or refusals.is_another_kind(answer))
             if is_elsewhere and self._on_unsuitable(f"HTTP {answer.status}"):
                 return
-            self._lose(SessionRefused(self._url.origin, refusals.describe(answer)))
+            self._lose(SessionRefused(self._url.shown, refusals.describe(answer)))
 
     def _on_silence(self) -> None:
-        detail = f"Connection timeout after {round(self._connect_seconds * 1000)}ms"
-        self._lose(ConnectFailed(self._url.origin, detail, Failure.TIMEOUT))
+        self._lose(ConnectTimeout(self._url.shown, self._connect_seconds))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -261,7 +277,7 @@ class SseUpstream:
             return
         if not self.is_proven:
             if not isinstance(error, ConnectFailed | RequestFailed):
-                error = ConnectFailed(self._url.origin, error.detail, error.failure)
+                error = ConnectFailed(self._url.shown, error.detail, error.failure)
             self._give_up(error)
             return
         log.info("The upstream is gone: %s.", error.detail)

@@ -7,10 +7,12 @@ import logging
 from typing import Protocol
 
 from penstock import limits
-from penstock.errors import UpstreamError, UpstreamLost
+from penstock.errors import ConnectFailed, Failure, UpstreamError, UpstreamLost
 from penstock.net.child import Child
 from penstock.net.fd_io import Reader, Writer
 from penstock.net.warden import Warden
+from penstock.upstream.last_words import LastWords
+from penstock.upstream.starting import Starting, shown_command
 from penstock.wire.mcp.ids import maybe_id_at_edges
 from penstock.wire.mcp.message import Message
 from penstock.wire.mcp.ndjson import LineSplitter, Oversize, to_line
@@ -45,18 +47,64 @@ class StdioUpstream:
     """One child process and the pipes to it."""
 
     def __init__(
-        self, command: list[str], env: dict[str, str] | None, cwd: str | None, warden: Warden
+        self,
+        command: list[str],
+        env: dict[str, str] | None,
+        cwd: str | None,
+        warden: Warden,
+        *,
+        start_seconds: float = limits.START_SECONDS,
+        is_stderr_heard: bool = False,
     ) -> None:
-        """Starts the command; ConnectFailed when it cannot be started."""
+        """Starts the command; ConnectFailed when it cannot be started.
+
+        It has `start_seconds` from the first message to its first answer. With `is_stderr_heard` its last
+        words are told when it is lost, for the price of a descriptor.
+        """
         self.receiver: Receiver | None = None
         self.peer: PeerOfUpstream | None = None
-        self._child = Child(command, env, cwd, warden)
+        self._command = command
+        self._child = Child(command, env, cwd, warden, is_stderr_heard=is_stderr_heard)
         self._lines = LineSplitter()
         self._is_lost = False
         self._is_stopping = False
+        self._has_spoken = False
+        self._was_loss_told = False
+        self._start_seconds = start_seconds
+        self._starting: Starting | None = None
+        self._words = LastWords(self._child.stderr_fd) if self._child.stderr_fd is not None else None
         self._writer = Writer(self._child.stdin_fd, self._on_full, self._on_drained, self._on_broken)
-        self._reader = Reader(self._child.stdout_fd, self._on_data, self._on_end)
+        # The first message and the first answer are met by functions of their own: all the rest pay nothing.
+        self._reader = Reader(self._child.stdout_fd, self._on_first_data, self._on_end)
+        self.send = self._send_first  # type: ignore[method-assign]
         self._child.exited.add_done_callback(self._on_exit)
+
+    def _send_first(self, message: Message) -> None:
+        """Writes the first message; from now on an answer is waited for."""
+        del self.send
+        if not self._is_lost:
+            self._starting = Starting(self._command, self._start_seconds, self._on_late)
+        self.send(message)
+
+    def _on_first_data(self, data: bytes) -> None:
+        """Takes what comes until there is an answer in it: a package manager may talk on stdout before."""
+        if b'"jsonrpc"' in data:
+            self._has_spoken = True
+            self._stop_starting()
+            self._reader.on_data = self._on_data
+        self._on_data(data)
+
+    def _on_late(self, error: ConnectFailed) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._reader.close()
+            if self.receiver is not None:
+                self.receiver.upstream_lost(error)
+
+    def _stop_starting(self) -> None:
+        if self._starting is not None:
+            self._starting.stop()
+            self._starting = None
 
     @property
     def untaken(self) -> int:
@@ -109,8 +157,13 @@ class StdioUpstream:
     async def stop(self, grace: float = limits.CHILD_GRACE_SECONDS) -> None:
         """Closes the child's stdin, gives it time to leave, then makes it leave."""
         self.close_input()
-        await self._child.stop(grace)
+        self._stop_starting()
+        # One that is still starting may be a package manager with a cache half written: it gets more time.
+        patience = limits.CHILD_TERM_SECONDS if self._has_spoken else limits.CHILD_GRACE_SECONDS
+        await self._child.stop(grace, patience)
         self._writer.abort()
+        if self._words is not None:
+            self._words.close()
         self._drain()
         self._reader.close()
         self._child.reap()
@@ -182,8 +235,38 @@ class StdioUpstream:
             return
         self._is_lost = True
         self._reader.close()
-        if not self._is_stopping and self.receiver is not None:
-            self.receiver.upstream_lost(UpstreamLost())
+        self._stop_starting()
+        if self._child.exited.done():
+            self._tell_loss()
+        else:
+            # Its status follows in a moment, as a rule, and says more than that it is gone.
+            timer = asyncio.get_running_loop().call_later(limits.LAST_WORDS_SECONDS, self._tell_loss)
+
+            def tell(exited: asyncio.Future[int]) -> None:
+                timer.cancel()
+                self._tell_loss()
+
+            self._child.exited.add_done_callback(tell)
+
+    def _tell_loss(self) -> None:
+        if self._is_stopping or self.receiver is None or self._was_loss_told:
+            return
+        self._was_loss_told = True
+        self.receiver.upstream_lost(self._loss())
+
+    def _loss(self) -> UpstreamError:
+        """Why it is gone: before its first answer it never was there."""
+        words = ""
+        if self._words is not None:
+            self._words.drain()
+            words = self._words.text()
+        said = f"; its last words: {words}" if words else ""
+        is_gone = self._child.exited.done()
+        how = self._child.how_it_ended.removeprefix("it ") if is_gone else "closed its stdout"
+        if self._has_spoken:
+            return UpstreamLost(cause=f"{shown_command(self._command)} {how}{said}")
+        detail = f"It {how} before it answered{said}"
+        return ConnectFailed(shown_command(self._command), detail, Failure.INVALID_RESPONSE)
 
 
 _CR = 13

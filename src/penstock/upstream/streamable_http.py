@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from penstock import limits
-from penstock.errors import ConnectFailed, Failure, SessionEnded, UpstreamError, UpstreamLost
+from penstock.errors import ConnectFailed, ConnectTimeout, SessionEnded, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.upstream import refusals
@@ -85,6 +85,11 @@ class StreamableHttpUpstream:
     def wants_credentials(self) -> bool:
         """Whether its last answer was 401."""
         return self._exchanges.wants_credentials
+
+    @property
+    def trouble(self) -> str | None:
+        """How it last refused a message, other than in the words of the protocol."""
+        return self._exchanges.trouble
 
     # --- toward the upstream -----------------------------------------------------------------------------
 
@@ -177,7 +182,6 @@ class StreamableHttpUpstream:
     def responded(self) -> None:
         """The upstream is there."""
         self._has_worked = True
-        self._forget_first_timer()
 
     def accepted(self, message: Message) -> None:
         """After the handshake comes the stream."""
@@ -236,8 +240,16 @@ class StreamableHttpUpstream:
     # --- the end, and after ------------------------------------------------------------------------------
 
     def _on_silence(self) -> None:
-        detail = f"Connection timeout after {round(self._connect_seconds * 1000)}ms"
-        self.lost(ConnectFailed(self._url.origin, detail, Failure.TIMEOUT))
+        """Nobody answered the first message in time: there is nobody, or only a head without a body."""
+        self._first_timer = None
+        error = ConnectTimeout(self._url.shown, self._connect_seconds)
+        if not self._has_worked:
+            self.lost(error)
+            return
+        log.warning("%s. %s. %s.", error.headline, error.detail, error.cause)
+        for post in self._exchanges.posts():
+            if post.message.method in _FIRST_WORDS:
+                self._exchanges.give_up(post, error)
 
     def lost(self, error: UpstreamError, unheard: Post | None = None) -> None:
         """Ends the session, or begins it again if that was asked for."""
@@ -254,7 +266,7 @@ class StreamableHttpUpstream:
         elif isinstance(error, ConnectFailed):
             self._give_up(error)
         else:
-            self._give_up(ConnectFailed(self._url.origin, error.detail, error.failure))
+            self._give_up(ConnectFailed(self._url.shown, error.detail, error.failure))
 
     def _give_up(self, error: UpstreamError) -> None:
         self._end()

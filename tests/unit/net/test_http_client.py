@@ -831,7 +831,7 @@ def unused_port() -> int:
 def test_a_refused_connection_says_so(host):
     url = f"http://{host}:{unused_port()}"
     error = asyncio.run(failure_at(url + "/mcp?token=secret"))
-    assert error.headline == f"Failed to connect to upstream MCP at {url}"
+    assert error.headline == f"Failed to connect to upstream MCP at {url}/mcp"
     assert (error.detail, error.failure) == ("Connection refused", Failure.REFUSED)
 
 

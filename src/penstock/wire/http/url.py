@@ -42,6 +42,12 @@ class Url(Struct, frozen=True, gc=False):
         return f"{self.scheme}://{self.authority}"
 
     @property
+    def shown(self) -> str:
+        """The address as people may see it: with its path, without its query, where secrets travel."""
+        path = self.target.partition(b"?")[0].decode()
+        return self.origin if path == "/" else self.origin + path
+
+    @property
     def basic_credentials(self) -> bytes | None:
         """The value of an authorization header for `userinfo`."""
         if self.userinfo is None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from penstock import limits
+from penstock.errors import UpstreamError
 from penstock.wire.sizes import spoken_size
 
 TOOL_NOT_FOUND = -32601
+_INTERNAL_ERROR = -32603
 INVALID_ANSWER = "The upstream's answer is not valid"
 """All that a client is told of an answer that must not be passed on."""
 CANCELLED = "The request was cancelled"
@@ -44,6 +46,11 @@ def error_reply(id_token: bytes | None, code: int, message: str, data: object = 
         _encode(message),
         tail,
     )
+
+
+def upstream_error_reply(id_token: bytes | None, error: UpstreamError) -> bytes:
+    """What a client is told of an upstream that failed: a safe sentence, and the code of what went wrong."""
+    return error_reply(id_token, _INTERNAL_ERROR, error.safe_message, {"code": error.failure})
 
 
 def raw_error_reply(id_token: bytes, error: bytes) -> bytes:
