@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock import __version__
-from penstock.errors import ToolListFailed, ToolListTimeout, UpstreamError, UpstreamProtocolError
+from penstock.errors import Failure, ToolListFailed, ToolListTimeout, UpstreamError, UpstreamProtocolError
 from penstock.gate.gate import Gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.tools.tool_filter import ToolFilter
