@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from penstock import limits
 from penstock.config.model import ProxyConfig, UrlUpstream
 from penstock.net import loop
 
 log = logging.getLogger("penstock")
+
+T = TypeVar("T")
 
 
 def serve(config: ProxyConfig, why: str, reread: Callable[[bytes], ProxyConfig]) -> int:
@@ -40,6 +43,18 @@ def show_tools(config: ProxyConfig, form: str) -> int:
     from penstock.commands.tool_table import show
 
     return loop.run(lambda: show(config, form), extent)
+
+
+def run_with(config: ProxyConfig, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What `work` gives, run in a loop that fits the upstream."""
+    out: list[T] = []
+
+    async def keep() -> int:
+        out.append(await work())
+        return 0
+
+    loop.run(keep, _extent(config))
+    return out[0]
 
 
 def _settle_collector() -> None:

@@ -21,6 +21,7 @@ class Verb(NamedTuple):
     takes_command: bool = False  # whether an upstream's command may follow, after --
     takes_file: bool = False  # whether a file must be named before everything else
     takes_filter: bool = False  # whether words may be a filter, whose terms may begin with -
+    takes_words: bool = False  # whether words before -- are its own, and no command
 
 
 class Command(Protocol):
@@ -44,6 +45,9 @@ VERBS: dict[str, Verb] = {
     "rules": Verb("before you start", "try the rules of a configuration: test, explain", "rules"),
     "clients": Verb("at home", "the servers of your AI clients, and which are behind Penstock", "clients"),
     "wrap": Verb("at home", "put Penstock before servers that a client already starts", "wrap"),
+    "lock": Verb(
+        "at home", "write down the tools you agree to, or see what has changed", "lock", takes_file=True
+    ),
     "unwrap": Verb("at home", "take it out again, or undo a change byte for byte", "unwrap"),
     "show": Verb(_SEEING, "what a recording holds, one message a row", "show", takes_filter=True),
     "stats": Verb(_SEEING, "what recordings come to, and what is new in them", "stats", takes_filter=True),

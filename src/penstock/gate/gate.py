@@ -7,6 +7,7 @@ Nobody else asks the tool filter, the check for hidden tools, the schema or the 
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate, tool_lists
@@ -15,6 +16,9 @@ from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Why, Word
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, Kind, Message
 from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply
+
+if TYPE_CHECKING:  # loaded only where there is a lock
+    from penstock.policy.tools.lock_gate import LockGate
 
 log = logging.getLogger("penstock")
 
@@ -32,12 +36,20 @@ class Gate:
         self.is_filtering = choice.is_active
         self.may_object = choice.is_active  # it may keep back what a careless reader could find in odd bytes
         self._schema = schema
+        self._judge = tool_gate.judge
+        self._lock: LockGate | None = None
+        if choice.lock is not None:
+            from penstock.policy.tools.lock_gate import LockGate
+
+            self._lock = LockGate(choice.lock)
+            self._judge = self._lock.judge
+        self._looks_closer = schema is not None or choice.lock is not None
 
     def client_says(self, message: Message, exchange: Exchange) -> Verdict:
         """What becomes of a client's message. `exchange` is the one that it begins, or, for a response, that
         of the upstream's request."""
         if self.is_filtering:
-            return FORWARD if message.kind is _RESPONSE else tool_gate.judge(message, exchange.catalog)
+            return FORWARD if message.kind is _RESPONSE else self._judge(message, exchange.catalog)
         if message.id_token == b"null" and message.method in tool_gate.GATED:
             return tool_gate.null_id(message)
         return FORWARD
@@ -46,11 +58,20 @@ class Gate:
         """What becomes of a message of the upstream's: its answer in `exchange`, or what begins one."""
         if self.is_filtering and tool_lists.shows_hidden_tools(message, self.choice):
             return withheld(message, exchange, Why("hidden tools", "block", HIDDEN, INTERNAL_ERROR))
+        return self._closer_look(message, exchange) if self._looks_closer else FORWARD
+
+    def _closer_look(self, message: Message, exchange: Exchange) -> Verdict:
+        """What the schema and the lock have to say about a message of the upstream's."""
+        method = message.method if message.kind is not _RESPONSE else exchange.method or None
         if self._schema is not None:
-            method = message.method if message.kind is not _RESPONSE else exchange.method or None
             why = self._schema.maybe_objection(message, method, exchange.version)
             if why is not None:
                 return withheld(message, exchange, Why("schema", "block", why, INTERNAL_ERROR))
+        if self._lock is not None:
+            try:
+                return self._lock.maybe_change(message, method) or FORWARD
+            except ValueError as doubt:
+                return withheld(message, exchange, Why("lock", "block", str(doubt), INTERNAL_ERROR))
         return FORWARD
 
     @property

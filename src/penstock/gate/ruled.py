@@ -134,9 +134,14 @@ class RuledGate(Gate):
                 if self.is_ruled and not is_complaint:
                     return Drop(Why("rules", "drop", "it answers a question that nobody asked"))
                 exchange.rules, exchange.request = self._rules.current, message
-        if verdict is not FORWARD or not _watches(exchange, "upstream"):
+        shown = message
+        if isinstance(verdict, Forward) and verdict.word == "change" and verdict.message is not None:
+            shown = exchange.response = verdict.message  # what a lock has left of it
+        elif verdict is not FORWARD:
             return verdict
-        return self._ask(message, exchange, "upstream", lambda said: _passed_back(said, message))
+        if not _watches(exchange, "upstream"):
+            return verdict
+        return self._ask(shown, exchange, "upstream", lambda said: _passed_or(verdict, said, shown))
 
     def _client_answers(self, message: Message, exchange: Exchange) -> Verdict:
         if exchange.request is NO_REQUEST:
@@ -236,6 +241,12 @@ def _passed_up(said: Outcome, message: Message) -> Verdict:
         raw = error_reply(message.id_token, INTERNAL_ERROR, _FAILED)
         return Answer(raw, INTERNAL_ERROR, word="block", why=why)
     return Drop(why, "block")
+
+
+def _passed_or(verdict: Verdict, said: Outcome, shown: Message) -> Verdict:
+    """What the rules make of a message; where they have nothing against it, what was decided before."""
+    passed = _passed_back(said, shown)
+    return verdict if passed is FORWARD else passed
 
 
 def _passed_back(said: Outcome, message: Message) -> Verdict:

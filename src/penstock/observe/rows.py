@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from penstock import limits
 from penstock.observe import bounds
 from penstock.observe.recording import Line
+from penstock.policy.tools.token_estimate import estimate_tokens
 
 
 class _Params(Struct):
@@ -129,7 +129,7 @@ class MessageRow:
     @property
     def tokens(self) -> int:
         """About how many tokens it costs a model to read it."""
-        return -(-len(self.line.raw) // limits.BYTES_PER_TOKEN)
+        return estimate_tokens(self.line.raw.decode("utf-8", "replace"))
 
     def argument_names(self) -> list[str]:
         """The names of a call's arguments, outermost ones."""
