@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from trials.soak import loads
+from trials.soak import abuses, loads
 from trials.table import Row, Table
 
 SHORT_SECONDS = 180.0
@@ -45,6 +45,12 @@ def plan(work: Path, scale: float, messages: int | None) -> list[tuple[str, Call
         ("churn", partial(loads.churn, work, "sse", "stdio", 1_000 if long else 60)),
         ("crowd", partial(loads.too_many, work, 1_200)),
         ("drips", partial(loads.dripping, work, 900)),
+        *(
+            ("abuse", partial(abuses.abuse, work, *path, what, is_ruled, 1_000))
+            for path in abuses.PATHS
+            for what in abuses.ABUSES
+            for is_ruled in (False, True)
+        ),
         ("lives", partial(loads.starts_and_stops, work, 200 if long else 15)),
     ]
 

@@ -59,8 +59,18 @@ async def until(holds: Any, seconds: float) -> bool:
 class Site:
     """One upstream of a kind, and a listening Penstock, unless the clients bring their own."""
 
-    def __init__(self, work: Path, upstream: str, listens: bool = True) -> None:
+    def __init__(
+        self,
+        work: Path,
+        upstream: str,
+        listens: bool = True,
+        options: tuple[str, ...] = (),
+        is_collected: bool = True,
+    ) -> None:
+        """Without `is_collected` the collector of that Penstock is switched off: whatever is tied in a cycle
+        stays."""
         self.kind = upstream
+        self._is_collected = is_collected
         self.command = [sys.executable, "-S", "-m", "trials.soak.upstream", upstream]
         self.upstream: subprocess.Popen[bytes] | None = None
         self.upstream_port = 0
@@ -82,7 +92,7 @@ class Site:
         if listens:
             with self.errors.open("wb") as errors:
                 self.process = subprocess.Popen(
-                    [*PENSTOCK, "--listen", "0", *DENY, *self.words],
+                    [*PENSTOCK, "--listen", "0", *DENY, *options, *self.words],
                     stdin=subprocess.DEVNULL,
                     stderr=errors,
                     env=self._env(),
@@ -110,7 +120,8 @@ class Site:
         return told
 
     def _env(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": _path(), "PENSTOCK_PROBE": str(self.probe)}
+        env = {**os.environ, "PYTHONPATH": _path(), "PENSTOCK_PROBE": str(self.probe)}
+        return env if self._is_collected else {**env, "PENSTOCK_UNCOLLECTED": "1"}
 
     async def inside(self, pid: int = 0) -> tuple[int, int]:
         """How many objects and unfinished tasks there are in a Penstock: the listening one, or `pid`."""

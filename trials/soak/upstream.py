@@ -43,6 +43,8 @@ class Book:
 
     def answer(self, raw: bytes, session: bytes) -> bytes | None:
         """The answer to a message, None when there is none. Calls are read as our own drivers write them."""
+        if b'"name":"stall"' in raw[:120]:
+            return None  # and nobody hears of it again
         if b'"method":"tools/call"' in raw[:80]:
             token = raw[raw.index(b'"id":') + 5 : raw.index(b',"method"')]
             arguments = raw[raw.index(b'"arguments":') + 12 : -2]
@@ -72,7 +74,7 @@ class Book:
                 % json.dumps(params["protocolVersion"]).encode()
             )
         if method == "tools/list":
-            names = ["echo", "flood", *(f"tool_{number}" for number in range(TOOLS - 2))]
+            names = ["echo", "flood", "stall", *(f"tool_{number}" for number in range(TOOLS - 3))]
             return json.dumps(
                 {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in names]}
             ).encode()
@@ -135,6 +137,13 @@ class Connection(asyncio.Protocol):
                 more = b"Mcp-Session-Id: %b\r\n" % session
             if b'"name":"flood"' in body[:120]:
                 self._flood = asyncio.get_running_loop().create_task(self._pour(body))
+                return
+            if b"json" not in (field(head, b"accept") or b"json"):
+                self._reply(
+                    b"406 Not Acceptable", b'{"jsonrpc":"2.0","id":"e","error":{"code":-32600,"message":"x"}}'
+                )
+                return
+            if b'"name":"stall"' in body[:120]:
                 return
             answer = BOOK.answer(body, session)
             self._reply(b"200 OK" if answer is not None else b"202 Accepted", answer or b"", more)
