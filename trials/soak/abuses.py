@@ -160,7 +160,7 @@ async def _read_on(reader: asyncio.StreamReader) -> None:
 async def _settled(pid: int) -> int:
     """Private memory once it does not fall any more: what was sent may still be on its way to the upstream."""
     least, since = uss(pid), time.monotonic()
-    while time.monotonic() < since + 1.0:
+    while time.monotonic() < since + 2.0:
         await asyncio.sleep(0.1)
         if (now := uss(pid)) < least - MIB // 4:
             least, since = now, time.monotonic()

@@ -201,7 +201,9 @@ class UpstreamConnection(asyncio.Protocol):
             poll = select.poll()
             poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
             self._poll = poll.poll
-        self._on_made(self)
+        # Once: it knows the first request, body and all, and the connection may be kept for many.
+        on_made, self._on_made = self._on_made, _ignore
+        on_made(self)
 
     def data_received(self, data: bytes) -> None:
         """Tells the receiver what `data` holds."""
@@ -336,6 +338,10 @@ class UpstreamConnection(asyncio.Protocol):
         ticket.connection = None
         receiver, ticket.receiver = ticket.receiver, _NOBODY
         receiver.on_end()
+
+
+def _ignore(connection: UpstreamConnection) -> None:
+    """All that was to be done is done."""
 
 
 def _invalid(detail: str) -> UpstreamError:
