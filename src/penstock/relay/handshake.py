@@ -10,15 +10,30 @@ from penstock.wire.mcp.message import Message
 class Handshake:
     """The handshake of the legacy era; in the modern one nothing of this ever happens."""
 
-    __slots__ = ("has_tools", "is_answered", "is_begun", "is_confirmed", "opening", "version")
+    __slots__ = ("_is_kept", "_opening", "has_tools", "is_answered", "is_begun", "is_confirmed", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, is_kept: bool = False) -> None:
+        """`is_kept`: the client's initialize is remembered until it is answered."""
         self.is_begun = False  # initialize went upstream
-        self.opening: Message | None = None  # that message, until it is answered
         self.is_answered = False  # and was answered with a result
         self.is_confirmed = False  # the client has said that it is initialized
         self.has_tools = True  # unless the upstream says otherwise
         self.version: object = MODERN_VERSIONS[-1]  # until another one is agreed on
+
+        self._is_kept = is_kept
+        self._opening: Message | None = None
+
+    def begin(self, message: Message) -> None:
+        """The client's initialize goes upstream."""
+        self.is_begun = True
+        if self._is_kept:
+            self._opening = message
+
+    def take_opening(self) -> Message | None:
+        """The client's initialize, if it was kept; once."""
+        opening, self._opening = self._opening, None
+        self._is_kept = False
+        return opening
 
     @property
     def has_batches(self) -> bool:
@@ -27,7 +42,6 @@ class Handshake:
 
     def take_answer(self, message: Message) -> bool:
         """Takes the upstream's answer to initialize; False when it refuses, and the client may try again."""
-        self.opening = None
         result = message.envelope.get("result")
         if result is None:
             self.is_begun = False

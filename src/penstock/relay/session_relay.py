@@ -90,8 +90,7 @@ class SessionRelay:
             self._take_catalog,
             self._take_catalog_failure,
         )
-        self._handshake = Handshake()
-        self._translates = translates  # a legacy client may be led to an upstream that is not
+        self._handshake = Handshake(translates)
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
         session.on_idle = self._say_if_idle
@@ -126,8 +125,8 @@ class SessionRelay:
         except Exception:
             # A fault of ours must neither let a message pass half judged nor end the session.
             log.exception("A message from the client could not be handled.")
-            id_token = message.id_token if isinstance(message, Message) else None
-            self._client.refuse(error_reply(id_token, INTERNAL_ERROR, "Internal error"), route)
+            token = message.id_token if isinstance(message, Message) else None
+            self._client.refuse(error_reply(token, INTERNAL_ERROR, "Internal error"), route)
 
     def take(self, message: Message | Batch, route: Route | None = None, headers: Headers = ()) -> bool:
         """Passes on, answers or drops what a client said; True when an answer has come or will come."""
@@ -217,14 +216,12 @@ class SessionRelay:
             exchange.meta = maybe_modern_meta(message.params)
         if not self._requests.open(exchange):
             reason = "Invalid request: this id is already waiting for an answer"
-            self.refuse_client(
-                ClientProtocolError(INVALID_REQUEST, reason, id_token), exchange.route, message.raw
-            )
+            refusal = ClientProtocolError(INVALID_REQUEST, reason, id_token)
+            self.refuse_client(refusal, exchange.route, message.raw)
             return True
         self._answered_here.discard(id_token)
         if method == "initialize":
-            self._handshake.is_begun = True
-            self._handshake.opening = message
+            self._handshake.begin(message)
         self._upstream.send(message)
         return True
 
@@ -289,9 +286,8 @@ class SessionRelay:
     def _refresh_unseen_catalog(self) -> None:
         # Some upstreams add tools when they have heard what the client can do. What no client has seen yet
         # may still change; from the first look on the catalog is frozen.
-        if self._catalog is None or self._catalogs or self._was_catalog_seen:
-            return
-        if self._handshake.is_answered:
+        is_fixed = self._catalog is None or bool(self._catalogs) or self._was_catalog_seen
+        if not is_fixed and self._handshake.is_answered:
             self._catalog = None
             self._want_catalog(None)
 
@@ -367,9 +363,8 @@ class SessionRelay:
             self._take_stray_response(message)
             return
         if exchange.method == "initialize":
-            if not message.has_result and self._is_other_era_asked(message, exchange):
+            if not self._is_handshake_taken(message, exchange):
                 return
-            self._take_initialized(message)
         elif exchange.meta is not None and "result" in message.envelope and not self._handshake.is_begun:
             # Only now it is certain that the upstream is a modern one; the client may have been probing.
             self._want_catalog(exchange.meta)
@@ -380,16 +375,17 @@ class SessionRelay:
         else:
             self._carry_back(verdict, message, exchange)
 
-    def _is_other_era_asked(self, refusal: Message, exchange: Exchange) -> bool:
-        """Whether the upstream is asked first if it speaks the other era; the client's request waits."""
-        opening = self._handshake.opening
-        if not self._translates or opening is None:
-            return False
-        from penstock.relay.adapters.era_link import EraLink
+    def _is_handshake_taken(self, message: Message, exchange: Exchange) -> bool:
+        """Takes the answer to initialize; False when the upstream is asked first for the other era."""
+        opening = self._handshake.take_opening()
+        if opening is not None and not message.has_result:
+            from penstock.relay.adapters.era_link import EraLink
 
-        self._translates = False  # once
-        self._requests.open(exchange)
-        self._upstream = self._room.upstream = EraLink(self._upstream, self, opening, refusal)
+            self._requests.open(exchange)
+            self._upstream = self._room.upstream = EraLink(self._upstream, self, opening, message)
+            return False
+        if self._handshake.take_answer(message) and (self._handshake.is_confirmed or not self._room.is_empty):
+            self._want_catalog(None)
         return True
 
     def _carry_back(self, verdict: Verdict, message: Message, exchange: Exchange) -> None:
@@ -398,8 +394,8 @@ class SessionRelay:
 
     def _new_exchange(self, message: Message) -> Exchange:
         """What a message of the upstream's begins."""
-        version = self._handshake.version
-        return Exchange(message.id_token or b"", message.method or "", session=self._session, version=version)
+        agreed = self._handshake.version
+        return Exchange(message.id_token or b"", message.method or "", session=self._session, version=agreed)
 
     def _take_stray_response(self, message: Message) -> None:
         """Takes what answers no request of the client's."""
@@ -418,11 +414,6 @@ class SessionRelay:
         assert isinstance(answer, Message)
         self._upstream.send(answer)
 
-    def _take_initialized(self, message: Message) -> None:
-        is_done = self._handshake.take_answer(message)
-        if is_done and (self._handshake.is_confirmed or not self._room.is_empty):
-            self._want_catalog(None)
-
     def upstream_refused(self, id_token: bytes | None, why: str) -> None:
         """Something of the upstream's cannot be passed on; who waits for it hears an error."""
         self._skip(id_token, why, b"")
@@ -431,12 +422,9 @@ class SessionRelay:
         log.warning("Skipped a message from the upstream. %s.", why)
         exchange = self._requests.close(id_token) if id_token is not None else None
         self._gate.said("upstream", "skip", raw, Why("protocol", "skip", why), exchange, self._session)
-        if id_token is None:
-            return
-        if self._room.owns(id_token):
+        if id_token is not None and self._room.owns(id_token):
             self._room.fail(ToolListFailed("The answer cannot be read"))
-            return
-        if exchange is not None:
+        elif exchange is not None:
             self._fail(exchange, told(why))
 
     def upstream_lost(self, error: UpstreamError) -> None:
