@@ -251,6 +251,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run_verb(name: str, words: list[str]) -> int:
     command = load(name)
     parser = command.parser()
+    say.set_up_log("info", "text")
     if VERBS[name].takes_file and not {"-h", "--help"} & set(words[:1]):
         if not words or words[0].startswith("-"):
             raise UsageError("No file is named", f"Usage: {parser.usage}")

@@ -55,6 +55,7 @@ VERBS: dict[str, Verb] = {
     "audit": Verb(_SEEING, "ask an audit, and see whether it is intact", "audit", takes_filter=True),
     "replay": Verb(_AGAIN, "a recording in the place of an upstream: a mock", "replay"),
     "verify": Verb(_AGAIN, "whether an upstream still answers as recorded", "verify", takes_file=True),
+    "backtest": Verb(_AGAIN, "what other rules would have done, offline", "backtest"),
     "export": Verb(_AGAIN, "a recording as HAR or OTLP, for other tools", "export"),
     "mask": Verb(_AGAIN, "a copy of a recording without its secrets", "mask"),
 }

@@ -262,7 +262,10 @@ class _Shadow:
         else:
             self._reply(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))
 
-    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line that is no message was skipped, and told."""
+
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """An answer that cannot be read is discarded like any other."""
         if id_token is not None:
             self._count_off(id_token)

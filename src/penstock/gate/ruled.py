@@ -92,8 +92,18 @@ class RuledGate(Gate):
 
     keeps_requests = True
 
-    def __init__(self, choice: ToolFilter, schema: SchemaCheck | None, rules: Rules) -> None:
+    def __init__(
+        self,
+        choice: ToolFilter,
+        schema: SchemaCheck | None,
+        rules: Rules,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """The clocks are others where recorded messages are judged again."""
         super().__init__(choice, schema)
+        self._clock = clock
+        self._wall = wall
         self.may_object = True
         self._rules = rules
 
@@ -127,7 +137,7 @@ class RuledGate(Gate):
             self._begin(message, exchange)
         else:
             exchange.session.message_count += 1
-            exchange.response, exchange.answered = message, time.monotonic()
+            exchange.response, exchange.answered = message, self._clock()
             if exchange.request is NO_REQUEST:
                 # A complaint that names no request is nobody's answer, and harmless.
                 is_complaint = message.id_token in (None, b"null") and not message.has_result
@@ -148,7 +158,7 @@ class RuledGate(Gate):
             self._begin(message, exchange)
         else:
             exchange.session.message_count += 1
-            exchange.response, exchange.answered = message, time.monotonic()
+            exchange.response, exchange.answered = message, self._clock()
         if not _watches(exchange, "client"):
             return FORWARD
         return self._ask(message, exchange, "client", lambda said: _passed_up(said, message))
@@ -158,7 +168,7 @@ class RuledGate(Gate):
         exchange.session.message_count += 1
         exchange.rules = self._rules.current
         exchange.request = message
-        exchange.started = exchange.started or time.monotonic()
+        exchange.started = exchange.started or self._clock()
 
     def _cancels_what_waits(self, message: Message, session: Session) -> bool:
         # Where clients share a session, an id may be another client's; whoever cancels there hangs up.
@@ -205,7 +215,7 @@ class RuledGate(Gate):
     ) -> Verdict:
         rules = exchange.rules
         assert rules is not None
-        context = Context(exchange.session, direction, time.monotonic(), exchange, wall=time.time())
+        context = Context(exchange.session, direction, self._clock(), exchange, wall=self._wall())
         decide = rules.on_client if direction == "client" else rules.on_upstream
         try:
             outcome = decide(message, context)

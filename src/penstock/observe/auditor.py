@@ -21,6 +21,7 @@ from penstock.observe.audit_chain import Chain, Head, read_key, split_line
 from penstock.observe.journal import Journal
 from penstock.observe.masking import Masker
 from penstock.observe.record import Record
+from penstock.observe.rows import arguments_of
 from penstock.observe.settings import AuditSettings
 from penstock.policy.rules.embedded import carried_methods
 from penstock.policy.rules.method_classes import MethodClass, MethodClasses
@@ -187,7 +188,7 @@ class Auditor:
         return None if name is None else printable(self._masker.text(name))
 
     def _arguments(self, record: Record) -> object:
-        params = _params_of(record.raw)
+        params = arguments_of(record.raw)
         return None if params is None else self._masker.arguments(params, bounds.AUDIT_ARGUMENT_BYTES)
 
     def _done_line(self, record: Record, asked: int) -> bytes:
@@ -276,26 +277,6 @@ class _Result(Struct):
 class _Answer(Struct):
     result: _Result | None = None
     error: Raw | msgspec.UnsetType = UNSET
-
-
-class _Params(Struct):
-    arguments: Raw | msgspec.UnsetType = UNSET
-
-
-class _Request(Struct):
-    params: Raw | msgspec.UnsetType = UNSET
-
-
-def _params_of(raw: bytes) -> bytes | None:
-    """The arguments of a call as written, or the params of another request."""
-    try:
-        params = msgspec.json.decode(raw, type=_Request).params
-        if params is UNSET:
-            return None
-        arguments = msgspec.json.decode(params, type=_Params).arguments
-        return bytes(params) if arguments is UNSET else bytes(arguments)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def stamp(moment: float) -> str:

@@ -66,6 +66,9 @@ METRICS_CONNECTIONS = 8
 EXPORTER_BYTES = 8 * 1024 * 1024
 """What waits for the exporter child; past it spans are dropped and counted, and traffic goes on."""
 
+EXPORTER_CLOSE_SECONDS = 1.2
+"""How long the exporter may take for its last spans: less than the end of a run waits for its writer."""
+
 EXPORTER_BACKOFF_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 """How long to wait before the exporter child is started again, each time it ended."""
 

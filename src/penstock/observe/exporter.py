@@ -6,8 +6,10 @@ traffic. It ends when its socket does, after sending what it has. The first line
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
+import time
 from typing import Any
 
 import msgspec
@@ -18,10 +20,11 @@ from penstock.observe.masking import Masker
 from penstock.observe.reader import maybe_line
 from penstock.observe.settings import MaskSettings
 from penstock.observe.spans import Span, SpanMaker, SpanSettings
+from penstock.wire.mcp.replies import one_line
 
 PIP_LINE = 'pip install "penstock[otel]"'
 PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
-_FLUSH_MILLISECONDS = 1500
+_FLUSH_MILLISECONDS = 1000
 
 
 class Orders(Struct):
@@ -107,10 +110,26 @@ def _context(trace_id: str, span_id: str) -> Any:
     return SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(TraceFlags.SAMPLED))
 
 
+class _Complaints(logging.Handler):
+    """What the SDK has to say about a collector that is down, once a minute and in one line."""
+
+    _said = -60.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Says it, if it was not said just now."""
+        now = time.monotonic()
+        if record.levelno >= logging.WARNING and now - self._said >= 60:
+            self._said = now
+            text = one_line(record.getMessage()[:300])
+            sys.stderr.write(f"penstock: warning: Traces are not delivered: {text}\n")
+            sys.stderr.flush()
+
+
 def main() -> int:
     """Runs until the socket ends."""
     import signal
 
+    logging.getLogger().handlers[:] = [_Complaints()]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the proxy, which ends us by its end
     with socket.socket(fileno=int(sys.argv[1])) as source, source.makefile("rb") as lines:
         orders = msgspec.json.decode(lines.readline(), type=Orders)

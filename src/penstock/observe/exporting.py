@@ -112,7 +112,7 @@ class ExporterSink:
             self._socket.close()
         if child is not None:
             try:
-                child.wait(bounds.SINK_CLOSE_SECONDS)
+                child.wait(bounds.EXPORTER_CLOSE_SECONDS)
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()

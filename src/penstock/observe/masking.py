@@ -12,6 +12,7 @@ from msgspec import structs
 from penstock.observe import bounds
 from penstock.observe.record import Record
 from penstock.observe.settings import MaskSettings
+from penstock.observe.values import spelt_value_of
 from penstock.policy.masks import MASK, mask_secrets
 
 KEYS = (
@@ -67,8 +68,8 @@ class Masker:
         """Texts may hold JSON, whose keys tell what is secret."""
         if text[:1] in "{[" and text[-1:] in "}]" and len(text) <= bounds.AUDIT_ARGUMENT_BYTES:
             try:
-                return _encode(self.value(msgspec.json.decode(text))).decode()
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return _encode(self.value(spelt_value_of(text.encode("utf-8", "replace")))).decode()
+            except ValueError:
                 pass
         return self.text(text)
 
@@ -91,8 +92,8 @@ class Masker:
         """A JSON value as the audit keeps it: masked; past so many bytes the beginning of its text."""
         if len(raw) <= most:
             try:
-                return self.value(msgspec.json.decode(raw))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return self.value(spelt_value_of(raw))
+            except ValueError:
                 pass
         text = raw[: most + bounds.MASK_OVERLAP_BYTES].decode("utf-8", "replace")
         return self.cut(_MEMBER.sub(self._mask_member, text), most)
@@ -107,9 +108,10 @@ class Masker:
     def message(self, raw: bytes) -> bytes:
         """A whole message, masked and encoded anew: its bytes are no longer the original's."""
         try:
-            value = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self.text(raw.decode("utf-8", "replace")).encode()
+            value = spelt_value_of(raw)
+        except ValueError:
+            text = raw.decode("utf-8", "replace")
+            return self.text(_MEMBER.sub(self._mask_member, text)).encode("utf-8", "replace")
         if isinstance(value, dict) and "method" in value and len(value) <= 4:
             # The envelope's own words are no secrets, and others find the message by them.
             return _encode(

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from penstock.observe.reader import RecordingReader
 from penstock.observe.recording import Line
 from penstock.observe.rows import Rows
+from penstock.observe.values import maybe_value
 from penstock.wire.mcp.replies import one_line, printable
 
 log = logging.getLogger("penstock")
@@ -62,9 +63,8 @@ class Question(Struct):
 
 def question_of(raw: bytes) -> Question:
     """The question in a request."""
-    try:
-        message = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    message = maybe_value(raw)
+    if not isinstance(message, dict):
         message = {}
     method = str(message.get("method", ""))
     value = message.get("params") or {}

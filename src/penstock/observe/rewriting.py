@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -50,7 +49,7 @@ def _refuse_newer(line: Line, path: str) -> None:
 
 
 def _anew(data: bytes, line: Line, message: Callable[[Line], bytes]) -> bytes:
-    entry: dict[str, Any] = msgspec.json.decode(data)
+    entry = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     head = _encode({name: value for name, value in entry.items() if name not in _MESSAGE})[:-1]
     pieces = [head]
     if line.sent is not None:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock.observe import bounds
 from penstock.observe.recording import Line
+from penstock.observe.values import maybe_value
 from penstock.policy.tools.token_estimate import estimate_tokens
 
 
@@ -111,13 +112,13 @@ class MessageRow:
         result = self.message.result
         if result is UNSET or not any(mark in bytes(result) for mark in _TOOL_ERROR):
             return False
-        value = _value(result)
+        value = maybe_value(result)
         return isinstance(value, dict) and value.get("isError") is True
 
     @property
     def code(self) -> int:
         """The code of the error: in the message itself, or what its sender was told."""
-        error = _value(self.message.error)
+        error = maybe_value(self.message.error)
         code = error.get("code") if isinstance(error, dict) else None
         return code if isinstance(code, int) else self.line.code
 
@@ -133,7 +134,7 @@ class MessageRow:
 
     def argument_names(self) -> list[str]:
         """The names of a call's arguments, outermost ones."""
-        params = _value(self.message.params)
+        params = maybe_value(self.message.params)
         arguments = params.get("arguments") if isinstance(params, dict) else None
         return list(arguments) if isinstance(arguments, dict) else []
 
@@ -172,8 +173,8 @@ class MessageRow:
 
     def inner(self, part: str, path: str) -> list[str]:
         if part == "result":
-            return list(texts_at(_value(self.message.result), path))
-        params = _value(self.message.params)
+            return list(texts_at(maybe_value(self.message.result), path))
+        params = maybe_value(self.message.params)
         if isinstance(params, dict) and "arguments" in params and "name" in params:
             params = params["arguments"]
         return list(texts_at(params, path))
@@ -202,7 +203,7 @@ class Rows:
         return row
 
     def _name_client(self, row: MessageRow) -> None:
-        names = list(texts_at(_value(row.message.params), "clientInfo.name"))
+        names = list(texts_at(maybe_value(row.message.params), "clientInfo.name"))
         if names:
             if len(self._clients) > bounds.OPEN_REQUESTS:
                 self._clients.pop(next(iter(self._clients)))
@@ -251,10 +252,13 @@ def _text(token: Raw | UnsetType) -> str:
         return bytes(token).decode("utf-8", "replace")
 
 
-def _value(token: Raw | UnsetType) -> Any:
-    if token is UNSET:
+def arguments_of(raw: bytes) -> bytes | None:
+    """The arguments of a call as written, or the params of another request."""
+    params = _read(raw).params
+    if params is UNSET:
         return None
     try:
-        return msgspec.json.decode(token)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        arguments = _decode_params(params).arguments
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        arguments = UNSET
+    return bytes(params) if arguments is UNSET else bytes(arguments)

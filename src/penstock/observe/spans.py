@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -16,7 +15,8 @@ from msgspec import Struct, field
 from penstock.observe import bounds
 from penstock.observe.masking import Masker
 from penstock.observe.recording import Line
-from penstock.observe.rows import MessageRow, Rows
+from penstock.observe.rows import MessageRow, Rows, arguments_of
+from penstock.observe.values import maybe_value
 
 METHOD = "mcp.method.name"
 VERSION = "mcp.protocol.version"
@@ -144,11 +144,10 @@ class SpanMaker:
         return _Asked(line, attributes, name[:256], self._trace(line))
 
     def _add_arguments(self, attributes: dict[str, str | int], row: MessageRow) -> None:
-        try:
-            arguments = msgspec.json.decode(row.line.raw)["params"]["arguments"]
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        arguments = arguments_of(row.line.raw)
+        if arguments is None:
             return
-        kept = self._masker.arguments(msgspec.json.encode(arguments), bounds.AUDIT_ARGUMENT_BYTES)
+        kept = self._masker.arguments(arguments, bounds.AUDIT_ARGUMENT_BYTES)
         attributes[ARGUMENTS] = kept if isinstance(kept, str) else msgspec.json.encode(kept).decode()
 
     def _add_session(self, attributes: dict[str, str | int], row: MessageRow) -> None:
@@ -225,8 +224,7 @@ def _meta_of(raw: bytes, name: str) -> list[str]:
     if name.encode() not in raw:
         return []
     try:
-        meta: Any = msgspec.json.decode(raw).get("params", {}).get("_meta", {})
-        found = meta.get(name)
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError):
+        found = maybe_value(raw)["params"]["_meta"].get(name)
+    except (KeyError, TypeError, AttributeError):
         return []
     return [found] if isinstance(found, str) else []

@@ -15,6 +15,7 @@ from penstock.observe.reader import RecordingReader
 from penstock.observe.replay import differences, question_of
 from penstock.observe.replay_link import with_id
 from penstock.observe.rows import MessageRow, Rows
+from penstock.observe.values import maybe_value, value_of
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import (
@@ -111,8 +112,8 @@ def _read_only_tools(row: MessageRow) -> Iterator[str]:
 
 def _tools(raw: bytes) -> list[dict[str, Any]]:
     try:
-        tools = msgspec.json.decode(raw)["result"]["tools"]
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        tools = maybe_value(raw)["result"]["tools"]
+    except (KeyError, TypeError):
         return []
     return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
 
@@ -164,7 +165,7 @@ class Verification:
         if self._is_listed or not self._read_only:
             return
         self._is_listed = True
-        meta = msgspec.json.decode(step.raw).get("params", {}).get("_meta")
+        meta = (maybe_value(step.raw) or {}).get("params", {}).get("_meta")
         params = {"_meta": meta} if meta is not None else {}
         asked = read_client_message(
             b'{"jsonrpc":"2.0","id":%b,"method":"tools/list","params":%b}'
@@ -222,7 +223,10 @@ class Verification:
         assert isinstance(reply, Message)
         self._link.send(reply)
 
-    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line that is no message was skipped, and told."""
+
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """An answer that cannot be read is none."""
         waiting = self._waiting.get(id_key(id_token)) if id_token is not None else None
         if waiting is not None and not waiting.done():
@@ -243,8 +247,8 @@ def compared(one: bytes, other: bytes) -> list[str]:
 
 def _bare(raw: bytes) -> Any:
     try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = value_of(raw)
+    except ValueError:
         return raw.decode("utf-8", "replace")
     if not isinstance(value, dict):
         return value

@@ -30,7 +30,10 @@ class UpstreamReceiver(Protocol):
 
     def from_upstream(self, raw: bytes) -> None: ...
 
-    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line that is no message was skipped, and told."""
+
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """Something came that must not be passed on; `id_token` tells who waits for it, if it is known."""
 
     def upstream_lost(self, error: UpstreamError) -> None: ...

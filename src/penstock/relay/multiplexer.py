@@ -42,6 +42,7 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 LISTEN = "subscriptions/listen"
 _UNREAD = "client does not read"
 _CANCELLED = "notifications/cancelled"
+_NOISE = Why("protocol", "skip", "it is no message")
 _UNASKED = Why("relay", "drop", "it answers a question that nobody asked")
 _NOBODYS = Why("relay", "drop", "it belongs to no request")
 _TWO_WAYS = Why("protocol", "skip", "it can be read in two ways")
@@ -269,9 +270,13 @@ class Multiplexer:
             del self._given_up[next(iter(self._given_up))]
         return bool(self._given_up)
 
-    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line that is no message was skipped, and told."""
+        self._gate.said("upstream", "skip", raw, _NOISE)
+
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """Something of the upstream's cannot be passed on; who waits for it hears an error."""
-        self._skip(id_token, why, b"")
+        self._skip(id_token, why, raw)
 
     def _skip(self, id_token: bytes | None, why: str, raw: bytes) -> None:
         log.warning("Skipped a message from the upstream. %s.", why)

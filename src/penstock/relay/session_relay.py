@@ -48,6 +48,7 @@ _RESPONSE = Kind.RESPONSE
 # These may wait for ever: a handshake with an upstream that hangs, a subscription until somebody ends it.
 _LASTING = frozenset({"initialize", "subscriptions/listen"})
 _HOLDING = "holding"  # the reason for not reading a client whose tool requests pile up
+_NOISE = Why("protocol", "skip", "it is no message")
 _UNASKED = Why("relay", "drop", "it answers a question that nobody asked")
 
 
@@ -414,9 +415,13 @@ class SessionRelay:
         assert isinstance(answer, Message)
         self._upstream.send(answer)
 
-    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line that is no message was skipped, and told."""
+        self._gate.said("upstream", "skip", raw, _NOISE, session=self._session)
+
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """Something of the upstream's cannot be passed on; who waits for it hears an error."""
-        self._skip(id_token, why, b"")
+        self._skip(id_token, why, raw)
 
     def _skip(self, id_token: bytes | None, why: str, raw: bytes) -> None:
         log.warning("Skipped a message from the upstream. %s.", why)

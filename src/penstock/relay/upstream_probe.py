@@ -186,7 +186,10 @@ class UpstreamProbe:
                 self._gate.said("upstream", "answer", raw)
             answer.set_result(message)
 
-    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line that is no message was skipped, and told."""
+
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """An answer that cannot be read is no answer."""
         log.warning("Skipped a message from the upstream. %s.", why)
         if id_token is not None and id_key(id_token) in self._waiting:

@@ -26,7 +26,9 @@ class Receiver(Protocol):
 
     def from_upstream(self, raw: bytes) -> None: ...
 
-    def upstream_refused(self, id_token: bytes | None, why: str) -> None: ...
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None: ...
+
+    def upstream_noise(self, raw: bytes) -> None: ...
 
     def upstream_lost(self, error: UpstreamError) -> None: ...
 
@@ -195,9 +197,12 @@ class StdioUpstream:
                 receiver.upstream_refused(line.id_token, over_limit(line.size))
             elif line[:1] != b"{" and line[:_EDGE].lstrip()[:1] not in (b"{", b"["):
                 log.warning("Skipped a line of the upstream that is not JSON: %s", _glimpse(line))
+                receiver.upstream_noise(line)
             elif _CR in line:
                 # Some readers end a line here and would see two messages.
-                receiver.upstream_refused(maybe_id_at_edges(line, line), "It has a carriage return inside")
+                receiver.upstream_refused(
+                    maybe_id_at_edges(line, line), "It has a carriage return inside", line
+                )
             else:
                 receiver.from_upstream(line)
         if len(lines) > 1:
