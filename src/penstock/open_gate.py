@@ -46,6 +46,8 @@ def open_gate(
         from penstock.gate.observed import ObservedGate
 
         gate = ObservedGate(gate, observers, sessions.new())
+        for observer in observers:
+            gate = observer.around(gate)
     return OpenGate(gate, sessions)
 
 

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from penstock.gate.gate import Gate
 from penstock.policy.exchange import Headers, Session
 from penstock.policy.verdict import Why, Word
 from penstock.wire.mcp.eras import Era
@@ -58,6 +59,10 @@ class Observer(Protocol):
 
     def rules_changed(self, rules: str) -> None:
         """Other rules are in force; `rules` is their hash."""
+
+    def around(self, gate: Gate) -> Gate:
+        """The gate itself, or one around it, for who must be asked before a message passes."""
+        return gate
 
     def close(self) -> None:
         """No more messages will come: what is not written yet is written now."""

@@ -139,11 +139,6 @@ class Auditor:
         if time.monotonic() >= self._checkpoint_at:
             self.checkpoint()
 
-    def write_now(self, record: Record) -> None:
-        """Writes one record and waits for the disk, before the message goes on. Raises OSError."""
-        self.write_batch([record])
-        self._journal.sync()
-
     def _due_lines(self) -> list[bytes]:
         now = stamp(time.time())
         return [self._chain.line(now, kind, members) for kind, members in self._due]
@@ -240,9 +235,9 @@ class Auditor:
             os.unlink(path)
 
     def _sync(self) -> None:
-        if self.settings.sync == "second" and self._is_dirty:
+        if self.settings.sync != "os" and self._is_dirty:
             now = time.monotonic()
-            if now - self._synced_at >= 1.0:
+            if self.settings.sync == "record" or now - self._synced_at >= 1.0:
                 self._synced_at, self._is_dirty = now, False
                 self._journal.sync()
 

@@ -27,7 +27,10 @@ LATER_FIELDS = frozenset({"status", "code", "ms", "result", "verdict", "rule"})
 
 _CHOICES = {
     "from": ("client", "upstream", "penstock"),
-    "kind": ("request", "notification", "response", "batch", "line", "http", "lost"),
+    "kind": tuple(
+        "request notification response batch line http lost message start reload repair rotate dropped "
+        "checkpoint stop done".split()  # of recordings, then of audits
+    ),
     "verdict": ("pass", "change", "answer", "deny", "block", "drop", "refuse", "skip"),
     "status": ("ok", "error", "held", "pending", "withdrawn", "late"),
 }

@@ -156,9 +156,8 @@ class SpanMaker:
         if version:
             self._versions[line.s] = version[:32]
         if line.era == _MODERN:
-            attributes[VERSION] = next(
-                iter(_meta_of(line.raw, "io.modelcontextprotocol/protocolVersion")), "2026-07-28"
-            )
+            told = meta_text(line.raw, "io.modelcontextprotocol/protocolVersion")
+            attributes[VERSION] = (told or "2026-07-28")[:32]
         elif line.s in self._versions:
             attributes[VERSION] = self._versions[line.s]
         if self._settings.session_ids and line.era != _MODERN:
@@ -168,7 +167,7 @@ class SpanMaker:
         if line.trace:
             parts = (line.trace + "....").split(".")
             return Trace(parts[0], parts[1], parts[2], parts[3], parts[4])
-        parent = maybe_traceparent(next(iter(_meta_of(line.raw, "traceparent")), None))
+        parent = maybe_traceparent(meta_text(line.raw, "traceparent"))
         made = hashlib.sha256(f"{line.s} {line.i} {line.t}".encode()).hexdigest()
         trace_id = parent[0] if parent is not None else made[:32]
         return Trace(trace_id, made[32:48], made[48:64], parent[1] if parent is not None else "")
@@ -219,12 +218,12 @@ def _link(text: str) -> tuple[str, str]:
     return text[:32], text[32:]
 
 
-def _meta_of(raw: bytes, name: str) -> list[str]:
+def meta_text(raw: bytes, name: str) -> str | None:
     """A text in the `_meta` of a request's params."""
     if name.encode() not in raw:
-        return []
+        return None
     try:
         found = maybe_value(raw)["params"]["_meta"].get(name)
     except (KeyError, TypeError, AttributeError):
-        return []
-    return [found] if isinstance(found, str) else []
+        return None
+    return found if isinstance(found, str) else None

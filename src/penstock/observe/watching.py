@@ -7,6 +7,7 @@ import os
 
 from msgspec import Struct
 
+from penstock.gate.gate import Gate
 from penstock.gate.record import Observer
 from penstock.observe import bounds
 from penstock.observe.auditor import Auditor
@@ -60,17 +61,38 @@ class Watching(Observer):
             self.auditor.begin()
             self._queues.append(Queue("audit", self.auditor, blocks=audit.blocks))
 
-    @property
+    def around(self, gate: Gate) -> Gate:
+        """A gate that stops what must be kept and cannot be, or that tells the upstream of our span."""
+        audit, telemetry = self.settings.audit, self.settings.telemetry
+        is_synced = audit is not None and audit.sync == "record"
+        injects = telemetry is not None and telemetry.inject
+        if not (injects or any(queue.blocks for queue in self._queues)):
+            return gate
+        from penstock.observe.watched_gate import WatchedGate
+
+        return WatchedGate(gate, self, is_synced=is_synced, injects=injects)
+
     def refusing(self) -> str | None:
-        """Which of them keeps traffic from passing now: `record`, `audit`, or none."""
+        """Which of them keeps traffic from passing now: `record`, `audit`, or none.
+
+        A queue that is merely full is waited for: meanwhile nobody is read."""
         for queue in self._queues:
+            if queue.blocks and queue.is_full and not queue.is_failing and self._thread is not None:
+                self._thread.flush(bounds.SINK_WAIT_SECONDS)
             if queue.is_refusing:
                 return "record" if queue.name == "recording" else "audit"
         return None
 
+    def is_kept(self) -> bool:
+        """Waits until the disk has everything; False when it does not take it."""
+        return self._thread is None or self._thread.flush(bounds.SINK_WAIT_SECONDS)
+
     async def start(self) -> None:
         """Begins to write and to listen. After this, records may come."""
         if self.settings.telemetry is not None:
+            from penstock.observe.tracing import Tracing
+
+            self.tap.add(Tracing().saw)  # before everybody: they write its ids down
             self._add_exporter()
         if self.settings.metrics is not None:
             await self._serve_metrics(*self.settings.metrics)

@@ -143,6 +143,17 @@ class WriterThread:
         elif any(queue.waiting_bytes > bounds.SINK_HURRY_BYTES for queue in self.queues):
             self._hurry.set()
 
+    def flush(self, seconds: float) -> bool:
+        """Waits until everything that waits was written; False when it could not be, or took longer."""
+        end = time.monotonic() + seconds
+        while not all(queue.is_idle for queue in self.queues if queue.blocks):
+            if any(queue.is_failing for queue in self.queues if queue.blocks) or time.monotonic() > end:
+                return False
+            self._wake.set()
+            self._hurry.set()
+            time.sleep(0.0005)
+        return True
+
     def close(self, seconds: float) -> None:
         """Writes what waits and ends, or gives up after so long."""
         self._is_closing = True
