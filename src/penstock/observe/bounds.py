@@ -78,6 +78,9 @@ EXPORTER_BACKOFF_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 OPEN_REQUESTS = 100_000
 """Requests that a reader of recordings remembers while it waits for their answers."""
 
+ESTIMATED_BYTES = 65_536
+"""Of a message, so much is looked at to say about how many tokens it is; the rest is taken to be like it."""
+
 STAT_NAMES = 1_000
 """Different names that `penstock stats` keeps apart; the others count together."""
 

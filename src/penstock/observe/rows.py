@@ -130,7 +130,10 @@ class MessageRow:
     @property
     def tokens(self) -> int:
         """About how many tokens it costs a model to read it."""
-        return estimate_tokens(self.line.raw.decode("utf-8", "replace"))
+        raw = self.line.raw
+        seen = raw[: bounds.ESTIMATED_BYTES]
+        found = estimate_tokens(seen.decode("utf-8", "replace"))
+        return found if len(seen) == len(raw) else round(found * len(raw) / len(seen))
 
     def argument_names(self) -> list[str]:
         """The names of a call's arguments, outermost ones."""

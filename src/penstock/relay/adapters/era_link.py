@@ -94,13 +94,18 @@ class EraLink:
         elif message.id_token == self._probe:
             self._decide(message)
 
-    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line that is no message was skipped, and told."""
+        assert self.receiver is not None
+        self.receiver.upstream_noise(raw)
+
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """Something came that must not be passed on."""
         assert self.receiver is not None
         if self._probe is not None and id_token == self._probe:
             self._decide(None)
         else:
-            self.receiver.upstream_refused(id_token, why)
+            self.receiver.upstream_refused(id_token, why, raw)
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """The upstream is gone."""
