@@ -138,9 +138,11 @@ class ConfigReading:
         tree = self.tree.get(INTERCEPTOR)
         if tree is None:
             return None
+        from penstock.config.modules import modules_beside
         from penstock.policy.rules.interceptor_config import build
 
-        config, faults = build(tree, os.path.realpath)
+        with modules_beside(self.path):
+            config, faults = build(tree, os.path.realpath)
         for fault in faults:
             path = (INTERCEPTOR, *fault.path)
             self.findings.add(path, f"{place_of(path)}: {fault.message}", fault.hint)

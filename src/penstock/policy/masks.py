@@ -14,18 +14,20 @@ _EMAIL = re.compile(
     r"[A-Za-z0-9._%+-]++"
     r"(?P<rest>@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24})?"
 )
-_SECRETS = re.compile(
-    r"(?P<rest>"
-    r"(?:AKIA|ASIA)[A-Z0-9]{16}"  # AWS access keys
-    r"|gh[pousr]_[A-Za-z0-9]{36,}+|github_pat_[A-Za-z0-9_]{22,}+"  # GitHub tokens
-    r"|xox[abprs]-[A-Za-z0-9-]{10,}+"  # Slack tokens
-    r"|sk-[A-Za-z0-9_-]{20,}+"  # keys of model providers
-    # A private key with all that follows, to its end or to that of the text.
-    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
-    r"[^-]*+(?:-(?!----END)[^-]*+)*+(?:-----END [A-Z ]{0,60}-----)?"
-    r"|eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+"  # JSON Web Tokens
-    r")|eyJ[A-Za-z0-9_-]{10,}+"
-)
+SECRETS: dict[str, str] = {
+    # what it is called on the page about rules: how it looks
+    "AWS access keys": r"(?:AKIA|ASIA)[A-Z0-9]{16}",
+    "GitHub tokens": r"gh[pousr]_[A-Za-z0-9]{36,}+|github_pat_[A-Za-z0-9_]{22,}+",
+    "Slack tokens": r"xox[abprs]-[A-Za-z0-9-]{10,}+",
+    "keys of model providers (sk-...)": r"sk-[A-Za-z0-9_-]{20,}+",
+    # with all that follows, to its end or to that of the text
+    "private keys in PEM form": r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
+    r"[^-]*+(?:-(?!----END)[^-]*+)*+(?:-----END [A-Z ]{0,60}-----)?",
+    "JSON Web Tokens": r"eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+",
+}
+"""What mask_secrets masks, and nothing else."""
+
+_SECRETS = re.compile(f"(?P<rest>{'|'.join(SECRETS.values())})|eyJ[A-Za-z0-9_-]{{10,}}+")
 MASK = "[masked]"
 
 
@@ -35,7 +37,10 @@ def mask_emails(value: Any) -> Any:
 
 
 def mask_secrets(value: Any) -> Any:
-    """`value` with [masked] in place of everything that looks like a key or a token."""
+    """`value` with [masked] in place of what SECRETS lists: keys and tokens that can be told by their looks.
+
+    Passwords, and keys that look like any other word, stay.
+    """
     return _in_strings(value, _SECRETS)
 
 

@@ -385,3 +385,36 @@ def test_a_rule_goes_by_the_name_of_the_tool_and_by_what_the_upstream_says_of_it
         assert (named.get("resultType") == "complete") is (way == "modern")
         assert not ruled.reached('"delete_file"')
         assert not ruled.reached('"write_file"')
+
+
+SECRET = "s3cret-team-token"
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "stdio"])
+def test_a_rule_goes_by_the_headers_of_the_clients_request_and_nobody_hears_them(
+    way: str, tmp_path: Path
+) -> None:
+    named = {"header_equals": {"name": "X-Team", "value": SECRET}}
+    agent = {"header_matches": {"name": "x-agent", "pattern": "^evil/"}}
+    rules = [
+        rule("team", [{"method_equals": "v/team"}, {"not": named}], {"block": "not your team"}),
+        rule("agent", [{"method_equals": "v/agent"}, agent], {"block": "not with that"}),
+        rule("late", [{"method_equals": "v/late"}, named, {"result_exists": "heard"}], {"block": "seen"}),
+    ]
+    with Ruled(way, tmp_path, {"rules": rules}, "--log-level", "debug") as ruled:
+        assert ruled.client.ask("v/team")["error"]["message"] == "not your team"
+        assert "result" in ruled.client.ask("v/agent")
+        assert "result" in ruled.client.ask("v/late")
+        other = ruled.connect(more={"X-Team": SECRET, "X-Agent": "evil/1"})
+        assert "result" in other.ask("v/team")
+        assert other.ask("v/agent")["error"]["message"] == "not with that"
+        # The answer is known by the headers of its request.
+        assert other.ask("v/late")["error"]["message"] == "seen"
+        assert SECRET not in ruled.stderr
+
+
+def test_over_stdio_no_header_is_ever_there(tmp_path: Path) -> None:
+    named = {"header_equals": {"name": "X-Team", "value": "ops"}}
+    rules = [rule("team", [{"method_equals": "v/team"}, {"not": named}], {"block": "no"})]
+    with Ruled("stdio", tmp_path, {"rules": rules}) as ruled:
+        assert ruled.client.ask("v/team")["error"]["message"] == "no"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from penstock.policy.masks import mask_emails, mask_secrets
+from penstock.policy.masks import SECRETS, mask_emails, mask_secrets
 
 _KEY = "PRIVATE" + " KEY"  # in two, so that nobody takes this page for one
 _TOKEN = "eyJ" + "a" * 20 + "." + "b" * 20 + "." + "c" * 20
@@ -77,3 +79,13 @@ def test_a_text_full_of_beginnings_is_looked_at_once(unit: str) -> None:
     text = unit * (10_000_000 // len(unit))
     assert mask_emails(text[:1_000_000]) is not None
     assert len(mask_secrets(text)) <= len(text)
+
+
+def test_the_page_about_rules_says_what_is_masked_all_of_it() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "rules.md").read_text()
+    (told,) = [part for part in page.split("\n\n") if "`mask_secrets` masks what" in part]
+    told = " ".join(told.split())
+    for name in SECRETS:
+        assert name in told
+    listed = told.split("its looks: ")[1].split(". Passwords")[0]
+    assert len(listed.replace(", and ", ", ").split(", ")) == len(SECRETS)
