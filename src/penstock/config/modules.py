@@ -1,8 +1,8 @@
 """Python modules beside the configuration file: found while the file is read, and at no other time.
 
 The directory comes last, so nothing there takes the place of an installed module. And it is gone again once
-the file is read: else whatever is imported later, a package that is not installed for one, would be looked for
-in a directory that was never meant for it.
+the file is read: else whatever is imported later, such as a package that is not installed, would be looked
+for in a directory that was never meant for it.
 """
 
 from __future__ import annotations
