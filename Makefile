@@ -127,7 +127,7 @@ instructions: $(STAMP)
 	@$(BIN)/python -m bench.instructions || { code=$$?; [ $$code = 3 ]; }
 
 attack: $(STAMP)
-	@sh scripts/system_setup attack nginx haproxy
+	@sh scripts/system_setup attack nginx haproxy chromium
 	$(BIN)/python -m trials.attack --write docs/attacks.md
 
 # What is too long for CI.

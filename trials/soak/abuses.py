@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trials.soak.clients import HELLO, INITIALIZED, META, MODERN, Broken, HttpLine
-from trials.soak.site import Site, uss
+from trials.soak.site import Site, until, uss
 from trials.table import Row
 
 MIB = 1024 * 1024
@@ -113,8 +113,7 @@ class Abuser:
         """A call whose answer never comes, or comes too late for who has gone."""
         line = await HttpLine.open(self.site.port)
         line.transport.write(self.post(self.call(number, b"stall" if number % 2 else b"echo")))
-        while line.transport.get_write_buffer_size():
-            await asyncio.sleep(0)
+        await until(lambda: not line.transport.get_write_buffer_size(), 10)
         line.cut()
 
     async def be_refused(self, number: int) -> None:
@@ -158,7 +157,7 @@ async def _read_on(reader: asyncio.StreamReader) -> None:
 
 
 async def _settled(pid: int) -> int:
-    """Private memory once it does not fall any more: what was sent may still be on its way to the upstream."""
+    """Private memory once it does not fall any more: what was sent may still be on its way."""
     least, since = uss(pid), time.monotonic()
     while time.monotonic() < since + 2.0:
         await asyncio.sleep(0.1)
