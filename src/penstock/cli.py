@@ -262,7 +262,9 @@ def _run_verb(name: str, words: list[str]) -> int:
         from penstock.commands.filtered import parse_with_filter
 
         return command.run(parse_with_filter(parser, words))
-    return command.run(parse_words(parser, words) if VERBS[name].takes_command else parser.parse_args(words))
+    if VERBS[name].takes_command:
+        return command.run(parse_words(parser, words, is_bare=not VERBS[name].takes_words))
+    return command.run(parser.parse_args(words))
 
 
 def prepare(options: argparse.Namespace) -> tuple[ProxyConfig, FileConfig]:
@@ -302,8 +304,13 @@ def _follows(words: list[str], option: str, value: str) -> bool:
     return any(pair == (option, value) for pair in itertools.pairwise(words))
 
 
-def parse_words(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """Parses options; from the first word that is none, or after --, everything is the upstream's command."""
+def parse_words(
+    parser: argparse.ArgumentParser, words: list[str], is_bare: bool = True
+) -> argparse.Namespace:
+    """Parses options; from the first word that is none, or after --, everything is the upstream's command.
+
+    Without `is_bare` the words before -- are the verb's own.
+    """
     if "--" in words:
         border = words.index("--")
         options = parser.parse_args(words[:border])
@@ -311,7 +318,7 @@ def parse_words(parser: argparse.ArgumentParser, words: list[str]) -> argparse.N
             raise UsageError(f"Unexpected argument before --: {options.command[0]}", f"Usage: {parser.usage}")
         options.command = words[border + 1 :]
         return options
-    if words and not words[0].startswith("-"):
+    if is_bare and words and not words[0].startswith("-"):
         # The bare form: no option of ours, just the command to wrap.
         options = parser.parse_args([])
         options.command = words

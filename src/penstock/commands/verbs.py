@@ -45,6 +45,13 @@ VERBS: dict[str, Verb] = {
     "rules": Verb("before you start", "try the rules of a configuration: test, explain", "rules"),
     "clients": Verb("at home", "the servers of your AI clients, and which are behind Penstock", "clients"),
     "wrap": Verb("at home", "put Penstock before servers that a client already starts", "wrap"),
+    "doctor": Verb(
+        "at home",
+        "whether servers work, as their client would run them",
+        "doctor",
+        takes_command=True,
+        takes_words=True,
+    ),
     "lock": Verb(
         "at home", "write down the tools you agree to, or see what has changed", "lock", takes_file=True
     ),
