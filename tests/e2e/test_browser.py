@@ -76,8 +76,8 @@ class Rebound:
         head = line.recv(65536)
         if head.startswith(b"GET /page"):
             body = self._page.encode()
-            head = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
-            line.sendall(head % len(body) + body)
+            lines = (b"HTTP/1.1 200 X", b"Content-Type: text/html", b"Connection: close", b"", body)
+            line.sendall(b"\r\n".join(lines))
             line.close()
             return
         self.passed += head

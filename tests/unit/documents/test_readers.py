@@ -195,3 +195,31 @@ def test_without_libyaml_everything_is_the_same(monkeypatch: pytest.MonkeyPatch)
     for bad in ("a: " + "[" * 20_000, "a: 1\nb: [", "a: 1\n---\nb: 2", "a: *b"):
         with pytest.raises(Unreadable):
             slow.read_yaml(bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("x.toml", "a" + ".a" * 300_000 + " = 1", "levels deep"),
+        ("x.toml", "[a" + ' . "a"' * 100_000 + "]\n", "levels deep"),
+        ("x.toml", "a = " + "{a=" * 5_000 + "1" + "}" * 5_000, "levels deep"),
+        ("x.toml", "a = " + "9" * 900_000, "too many digits"),
+        ("x.yaml", "- " * 300_000, "levels deep"),
+        ("x.yaml", "? " * 300_000, "levels deep"),
+        ("x.yaml", "".join(" " * depth + "a:\n" for depth in range(1_300)), "levels deep"),
+        ("x.yaml", "a: !<tag:yaml.org,2002:python/object/apply:os.system> [id]\n", "is not supported"),
+        ("x.yaml", "%TAG ! tag:yaml.org,2002:python/\n---\na: !name:os.system\n", "is not supported"),
+        ("x.yaml", "a: &a {x: 1}\nb: {<<: [*a, *a]}\n", "merge keys"),
+        ("x.json", "[" * 500_000, "levels deep"),
+        ("x.json", "[" + "9" * 900_000 + "]", "too many digits"),
+    ],
+    ids=range(12),
+)
+def test_a_bomb_is_refused_before_it_is_unpacked(name: str, data: str, words: str) -> None:
+    """A file is read again while calls are held, and nobody else is served in that time."""
+    try:
+        document = read_document(name, data.encode())
+    except Unreadable as why:
+        assert words in str(why)
+    else:
+        assert any(words in slip.message for slip in document.slips)

@@ -22,7 +22,10 @@ _STRING = re.compile(
     r'"""(?:\\.|(?!""").)*"{3,5}' r"|'''(?:(?!''').)*'{3,5}" r'|"(?:\\.|[^"\\])*"' r"|'[^']*'",
     re.DOTALL,
 )
-_NESTING = re.compile(rf"{_STRING.pattern}|#[^\n]*|[\[\]{{}}]", re.DOTALL)
+_NAME = rf"(?:{_STRING.pattern}|[A-Za-z0-9_-]++)"
+# A key of so many names is as deep as so many tables, and the library takes time by their square.
+_LONG_KEY = rf"(?<![A-Za-z0-9_.-]){_NAME}(?:[ \t]*+\.[ \t]*+{_NAME}){{{limits.CONFIG_NESTING}}}"
+_NESTING = re.compile(rf"{_LONG_KEY}|{_STRING.pattern}|#[^\n]*|[\[\]{{}}]", re.DOTALL)
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -55,7 +58,8 @@ def refuse_depth(text: str) -> None:
     """
     depth = 0
     for token in _NESTING.finditer(text):
-        depth += _STEPS.get(token[0], 0)
+        is_key = token[0][0] not in "[]{}#" and _STRING.fullmatch(token[0]) is None
+        depth += limits.CONFIG_NESTING + 1 if is_key else _STEPS.get(token[0], 0)
         if depth > limits.CONFIG_NESTING:
             line = text.count("\n", 0, token.start()) + 1
             raise Unreadable(line, f"nested more than {limits.CONFIG_NESTING} levels deep")
