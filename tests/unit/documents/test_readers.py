@@ -86,7 +86,7 @@ def test_all_slips_are_found_at_once() -> None:
     ("name", "data", "line", "words"),
     [
         ("x.yaml", b"a: [1,\nb: }", 2, "not YAML"),
-        ("x.yaml", b"a: 1\n\tb: 2\n", 2, "not YAML"),
+        ("x.yaml", b"a: 1\n\tb: 2\n", 2, "a tab"),
         ("x.yaml", b"a: *nobody\n", 1, "not YAML: found undefined alias"),
         ("x.yaml", b"a: 1\n---\nb: 2\n", 2, "expected a single document"),
         ("x.yaml", b"a: 1\nb: \xff\n", 2, "not UTF-8"),
@@ -218,8 +218,7 @@ def test_without_libyaml_everything_is_the_same(monkeypatch: pytest.MonkeyPatch)
 def test_a_bomb_is_refused_before_it_is_unpacked(name: str, data: str, words: str) -> None:
     """A file is read again while calls are held, and nobody else is served in that time."""
     try:
-        document = read_document(name, data.encode())
+        said = [slip.message for slip in read_document(name, data.encode()).slips]
     except Unreadable as why:
-        assert words in str(why)
-    else:
-        assert any(words in slip.message for slip in document.slips)
+        said = [why.reason]
+    assert any(words in one for one in said), said
