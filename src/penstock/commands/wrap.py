@@ -22,7 +22,7 @@ from penstock.commands.selectors import (
     remark,
     show_plan,
 )
-from penstock.config.model import make_filter
+from penstock.config.model import count, make_filter
 from penstock.errors import ConfigError, UsageError
 from penstock.home.change import Plan, make_plan, token_for, write_plan
 from penstock.home.inventory import FoundFile, reread, survey, this_machine
@@ -49,6 +49,11 @@ def parser() -> Parser:
     add("--allow", action="append", default=[], metavar="P[,P...]", help="keep only tools that match")
     add("--read-only", action="store_true", help="keep only tools annotated readOnlyHint: true")
     add("--config", metavar="FILE", help="the wrapped server takes rules from FILE")
+    add("--lock", metavar="FILE", help="only what is as penstock lock wrote it down passes")
+    add("--max-tokens", metavar="N", help="the wrapped server does not start when its tools cost more")
+    add("--pick", action="store_true", help="choose tools by hand, with what each costs")
+    add("--as", choices=("deny", "allow"), default="deny", dest="kind", help="what a choice by hand becomes")
+    add("--plain", action="store_true", help="with --pick: numbered lines instead of a screen")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--bare", action="store_true", help="write plain penstock, to be found on the PATH")
     where.add_argument("--absolute", action="store_true", help="write the whole path of penstock")
@@ -62,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.servers and options.client is None and options.file is None:
         raise UsageError("Name the servers to wrap, or a client", f"Usage: {USAGE}")
     make_filter(options.deny, options.allow, options.read_only)
+    if options.max_tokens is not None:
+        count(options.max_tokens, "--max-tokens")
     machine = this_machine(options.dir)
     job = _Job(machine, options)
     found = [
@@ -71,6 +78,9 @@ def run(options: argparse.Namespace) -> int:
     ]
     wanted = {id(file): _wanted(file) for file in found}
     job.refuse_missing(found)
+    if not job.choose([entry for entries in wanted.values() for entry in entries]):
+        remark("Nothing was written.")
+        return 1
     plans = [make_plan(file, wanted[id(file)], job.edits) for file in found if wanted[id(file)] or file.fault]
     return job.carry_out(plans)
 
@@ -92,6 +102,7 @@ class _Job:
         self._options = options
         self._folder = state_folder(machine.home, machine.environ)
         self._words = _option_words(options)
+        self._asked: set[str] = set()  # URLs that have been greeted
 
     def refuse_missing(self, found: list[FoundFile]) -> None:
         names = {entry.name for file in found for entry in file.entries}
@@ -102,11 +113,49 @@ class _Job:
         if missing:
             raise ConfigError(f"No server is called {missing[0]} there", "penstock clients lists them")
 
+    def choose(self, entries: list[Entry]) -> bool:
+        """Lets somebody choose tools where no option says which; whether there is something to do."""
+        options = self._options
+        if self._words and not options.pick:
+            return True
+        if not options.pick and not has_terminal():
+            raise UsageError(
+                "Say what the wrapped server shall hide", "Use --deny, --allow, --read-only or --pick"
+            )
+        if not entries:
+            return True
+        from penstock.commands.pick_for import pick_for
+
+        picked = pick_for(entries, options.kind, options.plain)
+        if picked is not None:
+            self._words = (*self._words, *picked)
+        return picked is not None
+
     def edits(self, found: FoundFile, entry: Entry) -> list[Edit]:
         """What wraps one entry."""
         if not self._options.servers and (entry.refusal is not None or entry.wrapped is not None):
             return []
+        self._refuse_login(entry)
         return wrap_edits(entry, self._penstock(entry), self._words_for(entry))
+
+    def _refuse_login(self, entry: Entry) -> None:
+        """Raises ConfigError for a URL that wants a login: only the client can do that."""
+        if entry.url_key is None or entry.wrapped is not None:
+            return
+        url = str(entry.fields[entry.url_key])
+        if url in self._asked or "$" in url or entry.fields.get(entry.shape.headers[0]):
+            return
+        from penstock.home.url_probe import BLOCKED, READY, probe_url
+
+        self._asked.add(url)
+        code, text = probe_url(url, {}, 10.0)
+        if code == BLOCKED:
+            raise ConfigError(
+                f"Cannot wrap {entry.name}: only its client can log in ({text})",
+                f"Run penstock --listen 8808 --upstream {url} and give the client that address instead",
+            )
+        if code != READY:
+            remark(f"{entry.name} could not be tried: {text}.")
 
     def _penstock(self, entry: Entry) -> str:
         is_shared = entry.scope == "project"
@@ -176,10 +225,9 @@ def _option_words(options: argparse.Namespace) -> tuple[str, ...]:
             words += [f"--{name}", value]
     if options.read_only:
         words.append("--read-only")
-    if options.config is not None:
-        words += ["--config", options.config]
-    if not words:
-        raise UsageError("Say what the wrapped server shall hide", "Use --deny, --allow or --read-only")
+    for name in ("config", "lock", "max_tokens"):
+        if getattr(options, name) is not None:
+            words += [f"--{name.replace('_', '-')}", getattr(options, name)]
     return tuple(words)
 
 

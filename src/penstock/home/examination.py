@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -83,7 +84,7 @@ class Examination:
         if url is not None and self.code < MISCONFIGURED:
             self._check_url(url, env)
         if self.code == READY:
-            self._try(list(words) or _bridge(url or "", self._subject.headers, env), env)
+            self._try(list(words) or bridge(url or "", self._subject.headers, env), env)
 
     # --- before it runs ----------------------------------------------------------------------------------
 
@@ -272,7 +273,17 @@ def _denied_names(said: str) -> set[str]:
     }
 
 
-def _bridge(url: str, headers: dict[str, str], env: dict[str, str]) -> list[str]:
+def tools_of(words: tuple[str, ...], env: dict[str, str], seconds: float) -> list[dict[str, Any]]:
+    """The tools of a server, asked once. Raises TrialFailed."""
+    trial = Trial(list(words), {**os.environ, **env}, None, seconds)
+    try:
+        trial.handshake()
+        return trial.tools()
+    finally:
+        trial.close(0.5)
+
+
+def bridge(url: str, headers: dict[str, str], env: dict[str, str]) -> list[str]:
     """Words that speak stdio for a URL; header values go by variables."""
     words = [sys.executable, "-m", "penstock", "--stdio"]
     for number, (name, value) in enumerate(headers.items()):
