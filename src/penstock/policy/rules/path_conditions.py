@@ -26,6 +26,7 @@ from penstock.policy.rules.value_tests import holds_at
 from penstock.wire.json.json_walk import first_byte, parts
 from penstock.wire.mcp.message import Message
 
+_STRIPPED = " \"'"  # some servers take these off the ends of a path
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
@@ -65,7 +66,7 @@ def _forms(path: str) -> Iterator[str]:
     if path.lower().startswith("file:"):
         yield locate(path).way
         return
-    if not path.startswith("/") or _ODD.search(path):
+    if not path.startswith("/") or _ODD.search(path) or path[-1] in _STRIPPED:
         raise OddUri("no path from the root")
     yield path
     if "%" in path:  # some tools decode what they are given

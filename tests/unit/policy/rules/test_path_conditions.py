@@ -62,6 +62,9 @@ def root(tmp_path: Path) -> Path:
         ("file://elsewhere{}/a", False),
         ("{}/a\0/../../out", False),
         ("{}\\..\\out", False),
+        ('{}/way-out"', False),  # server-filesystem takes off quotes and blanks
+        ("'{}/a'", False),
+        ("{}/a ", False),
         ("relative/a", False),
         ("~/a", False),
         ("/", False),
