@@ -30,6 +30,8 @@ class LiveRules:
         """`load` makes a configuration of the file's bytes and the flags that were given."""
         assert config.path is not None
         self._observers = observers
+        for observer in observers:
+            observer.count_custom(self._custom)
         self._effects = RealEffects(warden, lambda spec: open_shadow(spec, warden))
         self.rules = Rules(self._interceptor(config))
         self._watch = ConfigWatch(
@@ -39,6 +41,9 @@ class LiveRules:
             self._put_in_force,
             lambda error: say.say_error(error, config.log_format),
         )
+
+    def _custom(self) -> list[tuple[str, float]]:
+        return [(name, counted.total) for name, counted in self._effects.metrics().items()]
 
     def start(self) -> None:
         """Begins to watch the file."""

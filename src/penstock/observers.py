@@ -24,6 +24,7 @@ def _open_watching(config: ProxyConfig) -> Observer | None:
     around = Surroundings(
         rules=f"sha256:{config.digest.hex()}" if config.digest else "",
         held=tuple(_held_values(config)),
+        choice=config.choice,
         is_http=config.listen is not None,
         is_debug=config.log_level == "debug",
     )

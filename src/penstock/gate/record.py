@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -59,6 +60,9 @@ class Observer(Protocol):
 
     def rules_changed(self, rules: str) -> None:
         """Other rules are in force; `rules` is their hash."""
+
+    def count_custom(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
+        """Rules may count things of their own; `read` gives name and sum of each."""
 
     def around(self, gate: Gate) -> Gate:
         """The gate itself, or one around it, for who must be asked before a message passes."""

@@ -13,8 +13,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 from penstock import __version__
+from penstock.errors import ProtocolError
 from penstock.observe import bounds
 from penstock.observe.record import Record
+from penstock.policy.tools.catalog import BadToolList, build_catalog
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.wire.mcp.message import Message, read_upstream_message
 from penstock.wire.mcp.methods import KNOWN
 
 OTHER = "(other)"
@@ -22,6 +26,9 @@ OPERATION_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
 """Of the OpenTelemetry conventions for MCP."""
 GATE_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 Labels = tuple[str, ...]
+
+_KNOWN_SESSIONS = 10_000
+_SESSION_SECONDS = 1800.0
 
 
 class Counter:
@@ -70,7 +77,9 @@ class Histogram:
 class Metrics:
     """Everything that is counted, and the text of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, choice: ToolFilter | None = None) -> None:
+        """`choice` says which of the upstream's tools clients see."""
+        self._choice = choice or ToolFilter()
         operation = "How long an operation took, as the client of Penstock saw it."
         self.served = Histogram(
             "mcp_server_operation_duration_seconds",
@@ -93,16 +102,19 @@ class Metrics:
         self.bytes = Counter("penstock_message_bytes", "Bytes of messages.", ("from",))
         self.methods = Counter("penstock_methods", "Requests and notifications.", ("method",), 0)
         self.rules = Counter("penstock_rule_hits", "Messages that a rule applied to.", ("rule",), 0)
-        self.tools: set[str] = set()  # of the catalog: the only ones that are labels
-        self.gauges: list[tuple[str, str, Callable[[], Iterable[tuple[dict[str, str], float]]]]] = []
+        self._tools: dict[
+            str, bool
+        ] = {}  # of the upstream, and whether clients see it: only these are labels
+        self._is_up = 0
         self.counters: list[tuple[str, str, Callable[[], Iterable[tuple[dict[str, str], float]]]]] = []
         self.pending = 0
-        self._sessions: dict[str, float] = {}
+        self._sessions: dict[str, float] = {}  # when each was heard last
         self._started = time.time()
 
     def saw(self, record: Record) -> None:
         """Counts one message."""
         kind = record.kind
+        self._note_session(record)
         self.messages.add((record.sender, kind, record.verdict))
         self.bytes.add((record.sender,), len(record.raw))
         if record.micros and record.sender != "penstock":
@@ -124,12 +136,18 @@ class Metrics:
 
     def _answered(self, record: Record) -> None:
         asked = record.request
+        if record.sender == "upstream":
+            self._is_up = 1
+            if record.method == "tools/list":
+                self._learn(record)
+        elif asked is not None and asked.verdict in ("pass", "change"):
+            self._is_up = 0  # it went upstream, and we had to answer it ourselves
         if asked is None or asked.sender != "client":
             return
         self.pending = max(0, self.pending - 1)
         took = max(0.0, record.received - asked.received)
         method = asked.method if asked.method in KNOWN else OTHER
-        tool = asked.tool if asked.tool in self.tools else (OTHER if asked.tool else "")
+        tool = asked.tool if asked.tool in self._tools else (OTHER if asked.tool else "")
         if method != "tools/call":
             tool = ""
         key = (method or OTHER, tool or "", error_type(record))
@@ -137,30 +155,56 @@ class Metrics:
         if record.sender == "upstream":
             self.asked.add(key, took)
 
+    def _note_session(self, record: Record) -> None:
+        sessions = self._sessions
+        if record.session_id not in sessions and len(sessions) >= _KNOWN_SESSIONS:
+            sessions.pop(next(iter(sessions)))
+        sessions[record.session_id] = record.received
+
+    def _learn(self, record: Record) -> None:
+        """Takes the upstream's tools from a page of its list."""
+        try:
+            message = read_upstream_message(record.raw)
+            if isinstance(message, Message) and "result" in message.envelope:
+                catalog = build_catalog([bytes(message.envelope["result"])], self._choice)
+                self._tools.update({tool.name: False for tool in catalog.denied})
+                self._tools.update({tool.name: True for tool in catalog.allowed})
+        except (ProtocolError, BadToolList):
+            pass
+
+    def _gauges(self) -> list[tuple[str, str, list[tuple[dict[str, str], float]]]]:
+        now = time.time()
+        heard = sum(now - last < _SESSION_SECONDS for last in self._sessions.values())
+        shown = sum(self._tools.values())
+        tools: list[tuple[dict[str, str], float]] = [
+            ({"state": "allowed"}, shown),
+            ({"state": "denied"}, len(self._tools) - shown),
+        ]
+        pending = "Requests of clients without an answer."
+        return [
+            ("penstock_sessions", "Sessions that spoke in the last half hour.", [({}, heard)]),
+            ("penstock_pending_requests", pending, [({}, self.pending)]),
+            ("penstock_upstream_up", "Whether the upstream answered last time.", [({}, self._is_up)]),
+            ("penstock_tools", "Tools of the upstream.", tools),
+        ]
+
     # --- text ---------------------------------------------------------------------------------------------
 
     def text(self, is_open_metrics: bool = False) -> bytes:
         """Everything, as Prometheus reads it: format 0.0.4, or OpenMetrics 1.0."""
         out: list[str] = []
         for counter in (self.messages, self.bytes, self.methods, self.rules):
-            rows = [
+            series = [
                 (dict(zip(counter.labels, key, strict=True)), value)
                 for key, value in list(counter.values.items())
             ]
-            _family(out, counter.name, "counter", counter.meaning, rows, is_open_metrics)
+            _family(out, counter.name, "counter", counter.meaning, series, is_open_metrics)
         for histogram in (self.served, self.asked, self.gate):
             _histogram(out, histogram)
         for name, meaning, read in self.counters:
             _family(out, name, "counter", meaning, read(), is_open_metrics)
-        for name, meaning, read in self.gauges:
-            _family(out, name, "gauge", meaning, read(), is_open_metrics)
-        _family(
-            out,
-            "penstock_pending_requests",
-            "gauge",
-            "Requests of clients without an answer.",
-            [({}, self.pending)],
-        )
+        for name, meaning, rows in self._gauges():
+            _family(out, name, "gauge", meaning, rows)
         _family(
             out, "penstock_build", "info", "This Penstock.", [({"version": __version__}, 1)], is_open_metrics
         )

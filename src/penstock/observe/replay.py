@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from penstock.observe.reader import RecordingReader
 from penstock.observe.recording import Line
@@ -218,12 +218,12 @@ class _Filling:
 
 
 class _Meta(Struct):
-    progressToken: msgspec.Raw | None = None  # as the wire has it
+    progressToken: Raw | UnsetType = UNSET  # as the wire has it
 
 
 class _Params(Struct):
     meta: _Meta | None = field(name="_meta", default=None)
-    progressToken: msgspec.Raw | None = None
+    progressToken: Raw | UnsetType = UNSET
 
 
 class _Envelope(Struct):
@@ -233,15 +233,15 @@ class _Envelope(Struct):
 def progress_token(raw: bytes) -> bytes | None:
     """The token with which a request asks for progress, as written."""
     params = _params(raw)
-    token = params.meta.progressToken if params is not None and params.meta is not None else None
-    return None if token is None else bytes(token)
+    token = params.meta.progressToken if params is not None and params.meta is not None else UNSET
+    return None if token is UNSET else bytes(token)
 
 
 def progress_of(raw: bytes) -> bytes | None:
     """The token of a progress notification, as written."""
     params = _params(raw)
-    token = None if params is None else params.progressToken
-    return None if token is None else bytes(token)
+    token = UNSET if params is None else params.progressToken
+    return None if token is UNSET else bytes(token)
 
 
 def _params(raw: bytes) -> _Params | None:

@@ -16,6 +16,7 @@ from penstock.observe.replay import (
     question_of,
 )
 from penstock.relay.contracts import UpstreamReceiver
+from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message, read_upstream_message
@@ -168,7 +169,7 @@ def with_id(raw: bytes, id_token: bytes) -> bytes:
 def _with_progress(raw: bytes, token: bytes) -> bytes:
     message = read_upstream_message(raw)
     assert isinstance(message, Message)
-    params = message.params
-    assert params is not None
-    inner = with_value(bytes(message.envelope["params"]), params, "progressToken", token)
-    return with_value(raw, message.envelope, "params", inner)
+    params = bytes(message.envelope["params"])
+    return with_value(
+        raw, message.envelope, "params", with_value(params, members(params), "progressToken", token)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from penstock.observe.settings import ObserveSettings
 from penstock.observe.tap import Tap, Watcher
 from penstock.observe.writing import Queue, WriterThread
 from penstock.policy.rules.method_classes import MethodClasses
+from penstock.policy.tools.tool_filter import ToolFilter
 
 log = logging.getLogger("penstock")
 
@@ -30,6 +32,7 @@ class Surroundings(Struct):
     classes: MethodClasses = MethodClasses()
     is_http: bool = False  # whether clients come by HTTP
     is_debug: bool = False  # whether each message is a line of the log
+    choice: ToolFilter = ToolFilter()  # which tools clients see
     address: str = ""  # of the upstream, where it has one
     port: int = 0
 
@@ -49,6 +52,7 @@ class Watching(Observer):
         self._open_files()
         self.tap = Tap(self.recorder.last_index if self.recorder is not None else 0)
         self._thread: WriterThread | None = None
+        self._read_custom: Callable[[], Iterable[tuple[str, float]]] = list
 
     def _open_files(self) -> None:
         record, audit = self.settings.record, self.settings.audit
@@ -144,7 +148,10 @@ class Watching(Observer):
         from penstock.observe.metrics import Metrics
         from penstock.observe.metrics_server import MetricsServer
 
-        metrics = Metrics()
+        metrics = Metrics(self._around.choice)
+        metrics.counters.append(
+            ("penstock_custom", "What rules count (the metric action).", self._custom_counts)
+        )
         metrics.counters.append(
             ("penstock_lost_records", "Records that could not be written.", self._lost_records)
         )
@@ -153,6 +160,13 @@ class Watching(Observer):
         shown = f"[{shown}]" if ":" in shown else shown
         log.info("Metrics on http://%s:%d/metrics.", shown, chosen)
         self.tap.add(metrics.saw)
+
+    def _custom_counts(self) -> list[tuple[dict[str, str], float]]:
+        return [({"name": name}, total) for name, total in self._read_custom()]
+
+    def count_custom(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
+        """Rules may count things of their own."""
+        self._read_custom = read
 
     def _lost_records(self) -> list[tuple[dict[str, str], float]]:
         return [({"sink": queue.name}, queue.lost) for queue in self._queues]
