@@ -140,24 +140,30 @@ class Passthrough:
             self.gate.said("client", "refuse", request.body, why, session=session, status=400)
             refuse_message(reply, refusal)
             return
-        exchange = self.exchange_of(message, self.session_of(request, head, message), head)
-        exchange.headers = request.headers
-        if message.method in tool_gate.GATED:
-            exchange.catalog = self._catalogs.maybe_known(head.key)
+        catalog = self._catalogs.maybe_known(head.key) if message.method in tool_gate.GATED else None
+        session = self.session_of(request, head, message)
+        exchange = self.exchange_of(message, session, catalog, request.headers, head)
         verdict = self.gate.client_says(message, exchange)
         if verdict is FORWARD:
             self.pass_on(request, reply, head, message, message.raw, exchange)
         else:
             self._carry_out(verdict, message, exchange, request, reply)
 
-    def exchange_of(self, message: Message, session: Session, head: PassthroughHead) -> Exchange:
+    def exchange_of(
+        self,
+        message: Message,
+        session: Session,
+        catalog: ToolCatalog | None,
+        headers: Headers,
+        head: PassthroughHead,
+    ) -> Exchange:
         """The exchange that a client's message begins, or, for a response, that of the upstream's request."""
         if message.kind is _RESPONSE and self.known is not None and message.id_token is not None:
             found = _tracked(session).upstream_requests.close(message.id_token)
             if found is not None:
                 return found
         return Exchange(
-            message.id_token or b"", message.method or "", None, None, session, None, head.version
+            message.id_token or b"", message.method or "", None, session, catalog, headers, None, head.version
         )
 
     def _carry_out(

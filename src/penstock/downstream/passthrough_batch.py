@@ -59,10 +59,11 @@ class PostedBatch:
             return
         verdicts = BatchVerdicts(len(self._messages), self._carry_out)
         for message in self._messages:
-            exchange = self._passthrough.exchange_of(message, self._session, self._head)
-            exchange.catalog = catalog
-            exchange.headers = self._request.headers
-            self._exchanges.append(exchange)
+            self._exchanges.append(
+                self._passthrough.exchange_of(
+                    message, self._session, catalog, self._request.headers, self._head
+                )
+            )
         for place, (message, exchange) in enumerate(zip(self._messages, self._exchanges, strict=True)):
             verdicts.take(place, self._passthrough.gate.client_says(message, exchange))
 

@@ -10,9 +10,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from penstock.policy.exchange import Exchange, Session
-from penstock.policy.tools import tool_gate, tool_lists
+from penstock.policy.tools import tool_lists
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.tool_gate import CALL, GATED, judge, null_id
+from penstock.policy.tools.tool_lists import shows_hidden_tools
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Why, Word
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, Kind, Message
 from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply
@@ -36,7 +38,7 @@ class Gate:
         self.is_filtering = choice.is_active
         self.may_object = choice.is_active  # it may keep back what a careless reader could find in odd bytes
         self._schema = schema
-        self._judge = tool_gate.judge
+        self._judge = judge
         self._lock: LockGate | None = None
         if choice.lock is not None:
             from penstock.policy.tools.lock_gate import LockGate
@@ -49,14 +51,17 @@ class Gate:
         """What becomes of a client's message. `exchange` is the one that it begins, or, for a response, that
         of the upstream's request."""
         if self.is_filtering:
-            return FORWARD if message.kind is _RESPONSE else self._judge(message, exchange.catalog)
-        if message.id_token == b"null" and message.method in tool_gate.GATED:
-            return tool_gate.null_id(message)
+            catalog, tool = exchange.catalog, message.tool
+            if tool is not None and catalog is not None and tool in catalog.names and message.method == CALL:
+                return FORWARD  # the hot path: as `judge` says, without asking
+            return FORWARD if message.kind is _RESPONSE else self._judge(message, catalog)
+        if message.id_token == b"null" and message.method in GATED:
+            return null_id(message)
         return FORWARD
 
     def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
         """What becomes of a message of the upstream's: its answer in `exchange`, or what begins one."""
-        if self.is_filtering and tool_lists.shows_hidden_tools(message, self.choice):
+        if self.is_filtering and shows_hidden_tools(message, self.choice):
             return withheld(message, exchange, Why("hidden tools", "block", HIDDEN, INTERNAL_ERROR))
         return self._closer_look(message, exchange) if self._looks_closer else FORWARD
 
@@ -64,7 +69,8 @@ class Gate:
         """What the schema and the lock have to say about a message of the upstream's."""
         method = message.method if message.kind is not _RESPONSE else exchange.method or None
         if self._schema is not None:
-            why = self._schema.maybe_objection(message, method, exchange.version)
+            version = exchange.version if exchange.version is not None else exchange.session.version
+            why = self._schema.maybe_objection(message, method, version)
             if why is not None:
                 return withheld(message, exchange, Why("schema", "block", why, INTERNAL_ERROR))
         if self._lock is not None:

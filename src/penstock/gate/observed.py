@@ -94,6 +94,7 @@ class ObservedGate(Gate):
             exchange.started = now
         if exchange.request is NO_REQUEST:
             exchange.request = message
+            exchange.weight = len(message.raw)
         session = exchange.session
         if session.era is None:
             _learn_era(message, session)

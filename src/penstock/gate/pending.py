@@ -34,7 +34,7 @@ class PendingTable:
         key = exact_key(exchange.id_token)
         if key in self._exchanges:
             return False
-        exchange.weight = len(key) + len(exchange.method) + len(exchange.request.raw)
+        exchange.weight += len(key) + len(exchange.method)
         if exchange.meta is not None:
             exchange.weight += len(exchange.meta)
         self._weight += exchange.weight

@@ -168,6 +168,7 @@ class RuledGate(Gate):
         exchange.session.message_count += 1
         exchange.rules = self._rules.current
         exchange.request = message
+        exchange.weight = len(message.raw)
         exchange.started = exchange.started or self._clock()
 
     def _cancels_what_waits(self, message: Message, session: Session) -> bool:

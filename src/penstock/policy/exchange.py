@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import Wait
-from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.eras import MODERN_VERSIONS, Era
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import Kind, Message
 
@@ -41,6 +41,7 @@ class Session(Struct):
     upstream: str = ""  # which upstream the session speaks with
     is_shared: bool = False  # modern clients with the same rights are one session: ids may be anybody's
     era: Era | None = None  # as far as it is known
+    version: object = MODERN_VERSIONS[-1]  # of the protocol, until another one is agreed on
     message_count: int = 0  # what rules or observers have seen come by, both ways
     values: dict[str, Scalar] = msgspec.field(default_factory=dict)  # set_state, state_equals ...
     annotations: dict[str, dict[str, bytes] | None] = msgspec.field(default_factory=dict)  # by tool
@@ -101,12 +102,13 @@ class Exchange(Struct):
     id_token: bytes = b""
     method: str = ""
     route: Route | None = None
-    meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
     session: Session = NO_SESSION
     catalog: ToolCatalog | None = None  # the tools that its client may call; None while they are on their way
-    version: object = None  # of the protocol, as it was agreed on
+    headers: Headers = ()  # of the HTTP request that brought it; none over stdio
+    meta: bytes | None = None  # what a modern request says of its sender, while the catalog is not there
+    version: object = None  # of the protocol, where it is not that of the session
     progress_token: bytes | None = None  # the client's own, where it was renumbered
-    weight: int = 0  # bytes that are kept for it
+    weight: int = 0  # bytes that are kept for it; in a table of pending requests, with its id and method
     # What follows is kept where rules or observers look at messages.
     request: Message = NO_REQUEST  # as it was passed on, with all changes
     response: Message | None = None
@@ -115,7 +117,6 @@ class Exchange(Struct):
     rules: Interceptor | None = None  # those in force when it began: a reload does not change them midway
     intercepted: bool = False  # some rule's conditions held
     modified: tuple[str, ...] = ()  # ids of the rules that changed something
-    headers: Headers = ()  # of the HTTP request that brought it; none over stdio
     to_store: tuple[tuple[bytes, float], ...] = ()  # cache: key and lifetime
     record: Any = None  # what observers were told of the request (gate/record.Record)
     status: int | None = None  # of HTTP, where the upstream's answer had one

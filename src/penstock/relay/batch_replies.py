@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from penstock.errors import ClientProtocolError
-from penstock.wire.mcp.message import INVALID_REQUEST, Batch, Kind, Message, read_client_message
+from penstock.wire.mcp.message import INVALID_REQUEST, Batch, Kind, Message, is_batch, read_client_message
+
+log = logging.getLogger("penstock")
 
 
 class BatchReplies:
@@ -64,3 +67,14 @@ def take_batch(
         if not take(message, replies) and message.kind is Kind.REQUEST:
             replies.expect_less()
     return replies.seal()
+
+
+def parts_of(batch: Batch, has_batches: bool) -> list[bytes]:
+    """The messages in an array of the upstream's; none where the protocol version `has_batches` not."""
+    if not has_batches:
+        log.warning("Skipped a batch from the upstream: this protocol version has none.")
+        return []
+    parts = [part for part in batch.parts if not is_batch(part)]
+    if len(parts) < len(batch.parts):
+        log.warning("Skipped a batch within a batch from the upstream.")
+    return parts

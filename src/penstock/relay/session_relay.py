@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from penstock import limits
 from penstock.errors import (
@@ -24,7 +25,7 @@ from penstock.policy.exchange import Exchange, Headers, Route, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
-from penstock.relay.batch_replies import BatchReplies, take_batch
+from penstock.relay.batch_replies import BatchReplies, parts_of, take_batch
 from penstock.relay.catalogs import maybe_own
 from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.handshake import Handshake
@@ -36,7 +37,6 @@ from penstock.wire.mcp.message import (
     Batch,
     Kind,
     Message,
-    is_batch,
     read_client_message,
     read_upstream_message,
 )
@@ -91,7 +91,7 @@ class SessionRelay:
             self._take_catalog,
             self._take_catalog_failure,
         )
-        self._handshake = Handshake(translates)
+        self._handshake = Handshake(session, translates)
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
         session.on_idle = self._say_if_idle
@@ -111,8 +111,6 @@ class SessionRelay:
     def is_answering(self) -> bool:
         """Whether a request waits for the upstream that it could answer any moment."""
         return any(exchange.method not in _LASTING for exchange in self._requests)
-
-    # --- from the client -------------------------------------------------------------------------------
 
     def from_client(self, raw: bytes, route: Route | None = None, headers: Headers = ()) -> None:
         """Takes one message as the client sent it, with the headers of what brought it."""
@@ -136,9 +134,17 @@ class SessionRelay:
         if message.kind is _RESPONSE:
             self._take_response(message)
             return False
-        exchange = Exchange(message.id_token or b"", message.method or "", route, None, self._session)
-        exchange.headers = headers
-        verdict = self._verdict(message, exchange)
+        method = message.method or ""
+        if self._is_filtering:
+            if self._catalog is None:
+                if self._catalogs:
+                    self._catalog = maybe_own(self._catalogs, message, self._handshake.is_begun)
+            elif not self._was_catalog_seen and method in tool_gate.GATED:
+                self._was_catalog_seen = True
+        exchange = Exchange(message.id_token or b"", method, route, self._session, self._catalog, headers)
+        if method == "notifications/cancelled" and self._is_ended_here(message):
+            return False
+        verdict = self._gate.client_says(message, exchange)
         if verdict is FORWARD:
             return self._pass_on(message, exchange)
         return self._carry_out(verdict, message, exchange)
@@ -188,20 +194,6 @@ class SessionRelay:
         else:
             self._carry_out(verdict, message, exchange)
 
-    def _verdict(self, message: Message, exchange: Exchange) -> Verdict:
-        if message.method == "notifications/cancelled" and self._cancel_ends_here(message):
-            why = Why("relay", "drop", "it cancels a request that never went upstream")
-            self._gate.said("client", "drop", message.raw, why, session=self._session)
-            return Drop(why)
-        if self._is_filtering:
-            if self._catalog is None:
-                if self._catalogs:
-                    self._catalog = maybe_own(self._catalogs, message, self._handshake.is_begun)
-            elif not self._was_catalog_seen and message.method in tool_gate.GATED:
-                self._was_catalog_seen = True
-            exchange.catalog = self._catalog
-        return self._gate.client_says(message, exchange)
-
     def _pass_on(self, message: Message, exchange: Exchange) -> bool:
         method = message.method
         assert method is not None
@@ -240,19 +232,18 @@ class SessionRelay:
             reason = "Invalid request: batches are not part of this protocol version"
             self.refuse_client(ClientProtocolError(INVALID_REQUEST, reason), route, batch.raw)
             return True
-        return take_batch(
-            batch,
-            lambda message, replies: self.take(message, replies, headers),
-            self.refuse_client,
-            lambda raw: self._to_client(raw, route),
-        )
+        take, deliver = partial(self.take, headers=headers), partial(self._to_client, route=route)
+        return take_batch(batch, take, self.refuse_client, deliver)
 
-    def _cancel_ends_here(self, message: Message) -> bool:
+    def _is_ended_here(self, message: Message) -> bool:
         """Whether a cancel is for a request that never went upstream; one that is held is forgotten."""
-        token = (message.params or {}).get("requestId")
-        if token is None:
+        token = bytes((message.params or {}).get("requestId") or b"")
+        if not token or not (self._room.forget(token) or token in self._answered_here):
             return False
-        return self._room.forget(bytes(token)) or bytes(token) in self._answered_here
+        why = Why("relay", "drop", "it cancels a request that never went upstream")
+        log.warning("Dropped a message from the client: %s.", why.reason)
+        self._gate.said("client", "drop", message.raw, why, session=self._session)
+        return True
 
     def give_up(self, why: str) -> None:
         """Nothing goes upstream any more: what waits for the rules to get there is answered."""
@@ -296,7 +287,9 @@ class SessionRelay:
         self._catalog = catalog
         self._on_catalog(catalog)
         for message, exchange in self._room.leave():
-            self._carry_out(self._verdict(message, exchange), message, exchange)
+            self._was_catalog_seen = True
+            exchange.catalog = catalog
+            self._carry_out(self._gate.client_says(message, exchange), message, exchange)
         self._go_on()
 
     def _take_catalog_failure(self, failure: ToolListFailed, refusal: bytes | None, is_final: bool) -> None:
@@ -321,8 +314,6 @@ class SessionRelay:
         if self.on_idle is not None and not self.is_holding:
             self.on_idle()
 
-    # --- from the upstream -----------------------------------------------------------------------------
-
     def from_upstream(self, raw: bytes) -> None:
         """Takes one message as the upstream sent it."""
         try:
@@ -331,14 +322,8 @@ class SessionRelay:
             self._skip(refusal.id_token, refusal.reason, raw)
             return
         if isinstance(message, Batch):
-            if not self._handshake.has_batches:
-                log.warning("Skipped a batch from the upstream: this protocol version has none.")
-                return
-            for part in message.parts:
-                if is_batch(part):
-                    log.warning("Skipped a batch within a batch from the upstream.")
-                else:
-                    self.from_upstream(part)
+            for part in parts_of(message, self._handshake.has_batches):
+                self.from_upstream(part)
         elif message.kind is _RESPONSE:
             self._take_upstream_response(message)
         else:
@@ -369,7 +354,6 @@ class SessionRelay:
         elif exchange.meta is not None and "result" in message.envelope and not self._handshake.is_begun:
             # Only now it is certain that the upstream is a modern one; the client may have been probing.
             self._want_catalog(exchange.meta)
-        exchange.version = self._handshake.version
         verdict = self._gate.upstream_says(message, exchange)
         if verdict is FORWARD:
             self._to_client(message.raw, exchange.route, message)
@@ -395,8 +379,7 @@ class SessionRelay:
 
     def _new_exchange(self, message: Message) -> Exchange:
         """What a message of the upstream's begins."""
-        agreed = self._handshake.version
-        return Exchange(message.id_token or b"", message.method or "", session=self._session, version=agreed)
+        return Exchange(message.id_token or b"", message.method or "", session=self._session)
 
     def _take_stray_response(self, message: Message) -> None:
         """Takes what answers no request of the client's."""

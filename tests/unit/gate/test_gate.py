@@ -154,7 +154,7 @@ def test_the_schema_is_asked_with_the_method_of_the_request_and_its_version() ->
     assert verdict.message is not None
     assert b"The upstream's answer is not valid" in verdict.message.raw
     gate.upstream_says(upstream(b'{"jsonrpc":"2.0","id":1,"result":{}}'), Exchange())
-    assert schema.asked == [("tools/call", "2025-11-25"), (None, None)]
+    assert schema.asked == [("tools/call", "2025-11-25"), (None, "2026-07-28")]
 
 
 def test_a_request_of_the_upstream_that_breaks_the_schema_is_answered_to_the_upstream() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from penstock import limits
 from penstock.gate.pending import PendingTable, RecentIds
-from penstock.policy.exchange import NO_REQUEST, Exchange
-from penstock.wire.mcp.message import Kind, Message
+from penstock.policy.exchange import Exchange
 
 
 def test_an_answer_finds_its_request_once() -> None:
@@ -130,11 +129,6 @@ def test_an_id_that_is_in_use_again_does_not_count_among_the_recent() -> None:
     assert b"3" in recent
 
 
-def _request(raw: bytes) -> Message:
-    """A request that rules or observers keep."""
-    return Message(raw, Kind.REQUEST, b"1", "ping")
-
-
 def test_ids_and_methods_as_long_as_messages_do_not_pile_up() -> None:
     table = PendingTable()
     big = limits.PENDING_BYTES // 2 - 10
@@ -159,18 +153,16 @@ def test_long_ids_and_requests_that_rules_remember_are_bounded_by_their_bytes() 
         table = PendingTable()
         for number in range(6):
             id_token = b"%d" % number if is_ruled else b'"%d%b"' % (number, b"x" * step)
-            assert table.open(
-                Exchange(id_token, "a", request=_request(b"x" * step) if is_ruled else NO_REQUEST)
-            )
+            assert table.open(Exchange(id_token, "a", weight=step if is_ruled else 0))
         assert len(table) == 3
         assert [exchange.id_token[:2].strip(b'"') for exchange in table] == [b"3", b"4", b"5"]
         for exchange in tuple(table):
             table.close(exchange.id_token)
         for number in range(3):
-            assert table.open(Exchange(b"%d" % number, "a", request=_request(b"x" * step)))
+            assert table.open(Exchange(b"%d" % number, "a", weight=step))
         assert len(table) == 3
         table.close_all()
-        assert table.open(Exchange(b"9", "a", request=_request(b"x" * (3 * step))))
+        assert table.open(Exchange(b"9", "a", weight=(3 * step)))
         assert table.open(Exchange(b"8", "a"))
         assert len(table) == 2
 
@@ -185,7 +177,7 @@ def test_what_waits_may_weigh_so_many_bytes_and_not_one_more(over: int, is_used_
     half = limits.PENDING_BYTES // 2
     weighed = [
         Exchange(b"1", "ping", meta=b"x" * (half - len(b"1" + b"ping"))),
-        Exchange(b"2", "ping", request=_request(b"x" * (half - len(b"2" + b"ping") + over))),
+        Exchange(b"2", "ping", weight=(half - len(b"2" + b"ping") + over)),
     ]
     for exchange in weighed:
         assert table.open(exchange)
@@ -204,7 +196,7 @@ def test_no_more_is_forgotten_than_the_newest_needs() -> None:
 def test_one_request_heavier_than_all_may_be_waits_alone() -> None:
     table = PendingTable()
     table.open(Exchange(b"1", "ping"))
-    heavy = Exchange(b"2", "ping", request=_request(b"x" * (limits.PENDING_BYTES + 1)))
+    heavy = Exchange(b"2", "ping", weight=(limits.PENDING_BYTES + 1))
     assert table.open(heavy)
     assert list(table) == [heavy]
     assert table.open(Exchange(b"3", "ping"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from penstock.gate.gate import Gate
 from penstock.policy.patterns.patterns import compile_pattern
-from penstock.policy.tools import tool_gate
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.session_relay import SessionRelay
 
@@ -30,12 +29,13 @@ class Side:
 
 def test_a_fault_in_the_gate_lets_nothing_pass_and_tells_nothing(monkeypatch, caplog) -> None:
     client, upstream = Side(), Side()
-    relay = SessionRelay(client, upstream, Gate(ToolFilter(deny=(compile_pattern("x", "deny list"),))))
+    gate = Gate(ToolFilter(deny=(compile_pattern("x", "deny list"),)))
+    relay = SessionRelay(client, upstream, gate)
 
     def broken(message, catalog):
         raise RuntimeError("/a/secret/path")
 
-    monkeypatch.setattr(tool_gate, "judge", broken)
+    monkeypatch.setattr(gate, "_judge", broken)
     relay.from_client(b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"echo"}}')
     assert client.heard == [b'{"jsonrpc":"2.0","id":"a","error":{"code":-32603,"message":"Internal error"}}']
     assert upstream.heard == []
