@@ -51,6 +51,7 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.subscriptions import ListenHandler
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
+from mcp.shared.message import SessionMessage
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -262,7 +263,56 @@ class RememberedEvents(EventStore):
         return stream
 
 
-def legacy_sse_app(server: Server[Any]) -> Starlette:
+class ModernOnly:
+    """What comes to a server that has no older era: a handshake is refused, as the newer one says."""
+
+    ERROR = types.ErrorData(
+        code=-32022, message="Unsupported protocol version", data={"supported": ["2026-07-28"]}
+    )
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Over HTTP: every request must say in its head that it is of the newer era."""
+        version = dict(scope.get("headers", [])).get(b"mcp-protocol-version")
+        if scope["type"] != "http" or version == b"2026-07-28":
+            await self._app(scope, receive, send)
+            return
+        body = await Request(scope, receive).body()
+        token = (json.loads(body) if body else {}).get("id")
+        reply = types.JSONRPCError(jsonrpc="2.0", id=token, error=self.ERROR)
+        text = reply.model_dump_json(by_alias=True, exclude_none=True)
+        await Response(text, 400, media_type="application/json")(scope, receive, send)
+
+    @classmethod
+    def filtered(cls, incoming: Any, outgoing: Any, group: Any) -> Any:
+        """Over a stream: what is left of `incoming` without handshakes."""
+        into, rest = anyio.create_memory_object_stream[Any](16)
+
+        async def pump() -> None:
+            async with into:
+                async for item in incoming:
+                    message = getattr(item, "message", None)
+                    if getattr(message, "method", None) != "initialize":
+                        await into.send(item)
+                        continue
+                    reply = types.JSONRPCError(jsonrpc="2.0", id=message.id, error=cls.ERROR)
+                    await outgoing.send(SessionMessage(reply))
+
+        group.start_soon(pump)
+        return rest
+
+
+async def run_over(server: Server[Any], incoming: Any, outgoing: Any, is_modern_only: bool) -> None:
+    async with anyio.create_task_group() as group:
+        if is_modern_only:
+            incoming = ModernOnly.filtered(incoming, outgoing, group)
+        await server.run(incoming, outgoing, _options(server))
+        group.cancel_scope.cancel()
+
+
+def legacy_sse_app(server: Server[Any], is_modern_only: bool = False) -> Starlette:
     loopback = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=["127.0.0.1:*", "localhost:*"],
@@ -275,7 +325,7 @@ def legacy_sse_app(server: Server[Any]) -> Starlette:
             incoming,
             outgoing,
         ):
-            await server.run(incoming, outgoing, _options(server))
+            await run_over(server, incoming, outgoing, is_modern_only)
         return Response()
 
     post = Mount("/messages/", app=transport.handle_post_message)
@@ -288,12 +338,12 @@ def _options(server: Server[Any]) -> Any:
     )
 
 
-async def serve_stdio(server: Server[Any]) -> None:
+async def serve_stdio(server: Server[Any], is_modern_only: bool) -> None:
     async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, _options(server))
+        await run_over(server, incoming, outgoing, is_modern_only)
 
 
-async def serve_web(app: Starlette, path: str, port: int) -> None:
+async def serve_web(app: Any, path: str, port: int) -> None:
     listener = socket.create_server(("127.0.0.1", port))
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}{path}", file=sys.stderr, flush=True)
     # Streams stay open for as long as clients like: do not wait for them when told to stop.
@@ -308,15 +358,16 @@ def main() -> None:
     )
     parser.add_argument("--transport", choices=("stdio", "sse", "http"), default="stdio")
     parser.add_argument("--port", type=int, default=0, help="0 lets the system choose")
+    parser.add_argument("--modern-only", action="store_true", help="refuse the handshake of the older era")
     chosen = parser.parse_args()
     server = build()
     if chosen.transport == "stdio":
-        anyio.run(serve_stdio, server)
+        anyio.run(serve_stdio, server, chosen.modern_only)
     elif chosen.transport == "sse":
-        anyio.run(serve_web, legacy_sse_app(server), "/sse", chosen.port)
+        anyio.run(serve_web, legacy_sse_app(server, chosen.modern_only), "/sse", chosen.port)
     else:
         app = server.streamable_http_app(event_store=RememberedEvents(), retry_interval=RECONNECT_AFTER_MS)
-        anyio.run(serve_web, app, "/mcp", chosen.port)
+        anyio.run(serve_web, ModernOnly(app) if chosen.modern_only else app, "/mcp", chosen.port)
 
 
 if __name__ == "__main__":

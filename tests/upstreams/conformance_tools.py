@@ -210,15 +210,22 @@ async def test_reconnection(ctx: Context, params: Call) -> ToolAnswer:
 @tool("Asks the client's model to continue a prompt", one_string("prompt"))
 async def test_sampling(ctx: Context, params: Call) -> ToolAnswer:
     request = sample(str((params.arguments or {}).get("prompt", "")))
-    reply = await ctx.session.create_message(
+    reply = answer_to(params, "sample", types.CreateMessageResult)
+    if reply is None and is_modern(ctx):
+        return needs(sample=request)
+    reply = reply or await ctx.session.create_message(
         request.params.messages, max_tokens=request.params.max_tokens, related_request_id=ctx.request_id
     )
     words = reply.content.text if isinstance(reply.content, types.TextContent) else reply.content.type
     return done(text(f"LLM response: {words}"))
 
 
-async def _elicit(ctx: Context, message: str, schema: dict[str, Any]) -> types.CallToolResult:
-    reply = await ctx.session.elicit_form(message, schema, related_request_id=ctx.request_id)
+async def _elicit(ctx: Context, params: Call, message: str, schema: dict[str, Any]) -> ToolAnswer:
+    reply = answer_to(params, "answer", types.ElicitResult)
+    if reply is None and is_modern(ctx):
+        question = types.ElicitRequestFormParams(message=message, requested_schema=schema)
+        return needs(answer=types.ElicitRequest(params=question))
+    reply = reply or await ctx.session.elicit_form(message, schema, related_request_id=ctx.request_id)
     return done(text(f"Elicitation completed: action={reply.action}, content={json.dumps(reply.content)}"))
 
 
@@ -229,7 +236,7 @@ async def test_elicitation(ctx: Context, params: Call) -> ToolAnswer:
         "email": {"type": "string", "description": "User's email address"},
     }
     schema = {"type": "object", "properties": properties, "required": list(properties)}
-    return await _elicit(ctx, str((params.arguments or {}).get("message", "")), schema)
+    return await _elicit(ctx, params, str((params.arguments or {}).get("message", "")), schema)
 
 
 @tool("Asks the user, with a default for every kind of field (SEP-1034)")
@@ -241,7 +248,9 @@ async def test_elicitation_sep1034_defaults(ctx: Context, params: Call) -> ToolA
         "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
         "verified": {"type": "boolean", "default": True},
     }
-    return await _elicit(ctx, "Please review these values", {"type": "object", "properties": properties})
+    return await _elicit(
+        ctx, params, "Please review these values", {"type": "object", "properties": properties}
+    )
 
 
 @tool("Asks the user to choose, with every spelling of a choice (SEP-1330)")
@@ -262,7 +271,7 @@ async def test_elicitation_sep1330_enums(ctx: Context, params: Call) -> ToolAnsw
         "untitledMulti": {"type": "array", "items": {"type": "string", "enum": plain}},
         "titledMulti": {"type": "array", "items": {"anyOf": titled}},
     }
-    return await _elicit(ctx, "Please choose", {"type": "object", "properties": properties})
+    return await _elicit(ctx, params, "Please choose", {"type": "object", "properties": properties})
 
 
 @tool(

@@ -10,6 +10,7 @@ from msgspec import Struct
 from penstock.bridge.envelope import maybe_members, maybe_value, notification, object_of, request
 from penstock.bridge.steps import Step, ToClient, ToUpstream
 from penstock.wire.json.ambiguity import Members
+from penstock.wire.mcp.eras import META_SUBSCRIPTION
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, Message
 from penstock.wire.mcp.replies import error_reply, result_reply
@@ -85,7 +86,11 @@ class Subscriptions:
 
     def acknowledged(self, message: Message) -> list[Step]:
         """The upstream says what it will tell of."""
-        granted = maybe_members((maybe_members(message.envelope.get("params")) or {}).get("notifications"))
+        params = maybe_members(message.envelope.get("params")) or {}
+        named = (maybe_members(params.get("_meta")) or {}).get(META_SUBSCRIPTION)
+        if named is not None and not self.is_current(id_key(bytes(named))):
+            return []  # of one that another has taken the place of
+        granted = maybe_members(params.get("notifications"))
         uris = maybe_value((granted or {}).get("resourceSubscriptions"))
         known = uris if isinstance(uris, list) else []
         steps: list[Step] = []
