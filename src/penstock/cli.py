@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import logging
 import os
 import stat
 import sys
@@ -33,6 +34,7 @@ from penstock.config.model import (
     merge_filters,
     merge_headers,
     message_size,
+    patterns_in,
     seconds,
     with_terms,
 )
@@ -273,6 +275,8 @@ def prepare(options: argparse.Namespace) -> tuple[ProxyConfig, FileConfig]:
     config = make_config(options, file)
     say.set_up_log(config.log_level, config.log_format)
     refuse_unfit_system()
+    if any(not patterns_in(text, is_needed=False) for text in options.deny):
+        logging.getLogger("penstock").warning("--deny is empty, so it hides nothing.")
     return config, file
 
 

@@ -118,7 +118,10 @@ FLUSH_SECONDS = 2.0
 """How long the last answers may take to reach a client that has stopped reading."""
 
 PATTERN_REPEATS = 25
-"""Repetitions in one pattern, and the highest count in one of them."""
+"""Repetitions in one pattern, and the highest count of a group in one of them."""
+
+PATTERN_COUNT = 1000
+"""The highest count of a single character or class, which every engine takes in one go. RE2's own limit."""
 
 PATTERN_LENGTH = 32 * 1024
 """Characters in one pattern: 200 names of the longest kind. RE2 takes seconds over some of 100,000."""

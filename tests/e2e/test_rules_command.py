@@ -205,6 +205,15 @@ def test_explaining_what_is_no_message(rules: Path) -> None:
         assert "The message on stdin would be refused" in err
 
 
+def test_the_time_of_a_test_must_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "gate.yaml"
+    message = "    message: {id: 1, method: ping}\n    expect: pass\n"
+    path.write_text(f"tests:\n  - session: {{at: noon}}\n{message}")
+    code, _, err = penstock("check", str(path))
+    assert code == 1
+    assert f"{path}:2: at must be a time such as 2026-11-16T09:30" in err
+
+
 def test_a_bad_file_is_told_its_faults(rules: Path) -> None:
     rules.write_text("interceptor: {rules: [{id: a, actions: [{blok: x}]}]}\n")
     for verb in ("test", "explain"):

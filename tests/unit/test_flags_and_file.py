@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from penstock import cli
-from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream
-from penstock.errors import ConfigError, UsageError
+from penstock.config.file import parse_file
+from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream, make_filter
+from penstock.errors import ConfigError, FaultyFile, PatternError, UsageError
 
 FILE = """
 upstream: {command: [server, --a], env: {A: "1", B: "2"}, cwd: /one}
@@ -97,3 +99,22 @@ def test_the_same_command_line_reads_other_bytes(tmp_path: Path) -> None:
     config = cli.reload_config(options, FILE.encode(), was_piped=True)
     assert [pattern.source for pattern in config.choice.deny] == ["^rm", "^mv"]
     assert config.listen == ("127.0.0.1", 9000)
+
+
+@pytest.mark.parametrize(
+    ("words", "denied"),
+    [([""], []), ([","], []), (["a,"], ["a"]), ([",a", " , b ,"], ["a", "b"]), (["", "x"], ["x"])],
+)
+def test_an_empty_part_of_a_deny_list_denies_nothing(words: list[str], denied: list[str]) -> None:
+    assert [pattern.source for pattern in make_filter(words, [], False).deny] == denied
+    file = parse_file("gate.json", json.dumps({"tools": {"deny": words}}).encode(), {})
+    assert [pattern.source for pattern in file.choice.deny] == denied
+
+
+@pytest.mark.parametrize("text", ["", ",", " , "])
+def test_a_list_of_what_is_allowed_that_names_nothing_does_not_allow_everything(text: str) -> None:
+    with pytest.raises(PatternError):
+        make_filter([], [text], False)
+    with pytest.raises(FaultyFile):
+        parse_file("gate.json", json.dumps({"tools": {"allow": [text]}}).encode(), {})
+    assert [pattern.source for pattern in make_filter([], ["a,"], False).allow] == ["a"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Sequence
 from typing import Any, Literal, TypeVar
 
 from penstock.errors import ProtocolError
-from penstock.policy.exchange import Exchange, Session
+from penstock.policy.exchange import Exchange, Headers, Session
 from penstock.policy.rules.effect_contract import EffectVerdict, ForkSpec, ScriptSpec, WebhookSpec
 from penstock.policy.rules.exchange import Context, Direction
 from penstock.policy.rules.interceptor import Interceptor
@@ -78,9 +79,17 @@ class DryRun:
     """One session, on paper."""
 
     def __init__(
-        self, config: InterceptorConfig, effects: DryRunEffects, session: Session | None = None
+        self,
+        config: InterceptorConfig,
+        effects: DryRunEffects,
+        session: Session | None = None,
+        headers: Headers = (),
+        wall: float | None = None,
     ) -> None:
+        """`headers` come with every message of the client's; it begins at the time `wall`, or now."""
         self.effects = effects
+        self._headers = headers
+        self._ahead = (time.time() if wall is None else wall) - effects.now
         self.session = session or Session(id="test", started=effects.now)
         self.interceptor = Interceptor(config, effects)
         self._exchanges: dict[tuple[Direction, bytes], Exchange] = {}
@@ -93,9 +102,12 @@ class DryRun:
             if message.kind is Kind.RESPONSE:
                 asker = "upstream" if direction == "client" else "client"
             else:
-                self._exchanges[asker, message.id_token] = Exchange.of(message, self.effects.now)
+                made = self._exchanges[asker, message.id_token] = Exchange.of(message, self.effects.now)
+                made.headers = self._headers if direction == "client" else ()
             exchange = self._exchanges.get((asker, message.id_token))
-        return Context(self.session, direction, self.effects.now, exchange)
+        return Context(
+            self.session, direction, self.effects.now, exchange, wall=self.effects.now + self._ahead
+        )
 
     def play(self, message: Message, direction: Direction) -> Outcome:
         """What becomes of the message."""

@@ -87,7 +87,9 @@ class RuleTest(Struct, frozen=True):
             client_name=cast("str | None", self.session.get("client_name")),
             values=dict(cast("dict[str, str | int | float | bool | None]", self.session.get("values") or {})),
         )
-        dry_run = DryRun(config, effects, session)
+        headers = cast("dict[str, str]", self.session.get("headers") or {})
+        pairs = tuple((name.encode(), value.encode()) for name, value in headers.items())
+        dry_run = DryRun(config, effects, session, pairs, maybe_time(self.session.get("at")))
         if self.request is not None:
             dry_run.context(self.request, "client")
         faults = []
@@ -161,7 +163,13 @@ class _Fixtures:
             "expect" in step for step in cast("list[Section]", section.get("messages", []))
         ):
             self._findings.add(path, "a test needs expect: pass, block, drop or answer")
-        values = cast(Section, section.get("session") or {}).get("values")
+        about = cast(Section, section.get("session") or {})
+        try:
+            maybe_time(about.get("at"))
+        except ValueError:
+            words = "at must be a time such as 2026-11-16T09:30, with +01:00 behind it or in UTC"
+            self._findings.add((*path, "session", "at"), words)
+        values = about.get("values")
         if values is not None and not isinstance(values, dict):
             self._findings.add((*path, "session", "values"), "values must be names with values")
         return RuleTest(
@@ -209,6 +217,16 @@ class _Fixtures:
             message=messages.get("message"),
             reply=messages.get("reply"),
         )
+
+
+def maybe_time(text: object) -> float | None:
+    """Seconds since the epoch out of 2026-11-16T09:30+01:00; in UTC if it does not say. Raises ValueError."""
+    if text is None:
+        return None
+    from datetime import UTC, datetime
+
+    time = datetime.fromisoformat(str(text))
+    return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
 
 
 def as_bytes(message: object) -> bytes:

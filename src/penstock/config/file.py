@@ -21,10 +21,11 @@ from penstock.config.model import (
     expand,
     make_command,
     make_header,
+    patterns_in,
     with_terms,
 )
 from penstock.errors import ConfigError, FaultyFile, PenstockError
-from penstock.policy.patterns.patterns import Pattern, compile_pattern, split_patterns
+from penstock.policy.patterns.patterns import Pattern, compile_pattern
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.wire.http.url import parse_url
 from penstock.wire.mcp.replies import one_line
@@ -171,7 +172,7 @@ class ConfigReading:
         out = []
         is_list = isinstance(cast(Section, self.tree["tools"]).get(name), list) if tools else False
         for position, text in enumerate(cast("list[str]", tools.get(name, []))):
-            for piece in split_patterns(text):
+            for piece in patterns_in(text, is_needed=name == "allow"):
                 try:
                     out.append(compile_pattern(piece, f"tools.{name}"))
                 except ConfigError as error:

@@ -240,6 +240,8 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("id", Kind.TEXT, "The session's id; default `test`."),
         Key("mcp_session_id", Kind.TEXT, "The Mcp-Session-Id."),
         Key("client_name", Kind.TEXT, "What the client calls itself."),
+        Key("headers", Kind.TEXT_MAP, "Headers of the client's HTTP requests, for `header_equals`."),
+        Key("at", Kind.TEXT, "The time, such as `2026-11-16T09:30+01:00`, for `time_outside`; default now."),
         Key("age", Kind.DURATION, "How long the session has lasted; default 0."),
         Key("values", Kind.ANY, "The session's own values, as `set_state` sets them."),
     ),

@@ -184,13 +184,26 @@ def merge_headers(
 def make_filter(deny: list[str], allow: list[str], read_only: bool) -> ToolFilter:
     """The filter that the patterns describe. Raises PatternError or UnsafePattern."""
     return ToolFilter(
-        deny=compile_all(deny, "deny list"), allow=compile_all(allow, "allow list"), read_only=read_only
+        deny=compile_all(deny, "deny list"),
+        allow=compile_all(allow, "allow list", is_needed=True),
+        read_only=read_only,
     )
 
 
-def compile_all(values: list[str], origin: str) -> tuple[Pattern, ...]:
+def compile_all(values: list[str], origin: str, is_needed: bool = False) -> tuple[Pattern, ...]:
     """All patterns in `values`. Raises PatternError or UnsafePattern."""
-    return tuple(compile_pattern(piece, origin) for value in values for piece in split_patterns(value))
+    pieces = (piece for value in values for piece in patterns_in(value, is_needed))
+    return tuple(compile_pattern(piece, origin) for piece in pieces)
+
+
+def patterns_in(text: str, is_needed: bool) -> list[str]:
+    """The patterns in a list of them. What is empty, as after a last comma, says nothing and is left out.
+
+    Unless it is all that there is and `is_needed`: a list of what is allowed, with nothing in it, would allow
+    everything. It is left to whoever compiles it to refuse that.
+    """
+    pieces = [piece for piece in split_patterns(text) if piece]
+    return pieces or ([""] if is_needed else [])
 
 
 def make_command(words: list[str] | None, text: str | None) -> tuple[str, ...]:

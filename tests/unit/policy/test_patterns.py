@@ -420,16 +420,26 @@ def test_two_ways_through_a_repeated_text_are_unsafe(source):
 
 def test_counts_and_the_number_of_repetitions_are_limited():
     most = limits.PATTERN_REPEATS
-    for fine in (f"a{{{most}}}", f"a{{0,{most}}}", f"a{{{most},}}", "a?" * most, "a+b*" * (most // 2)):
+    counted = (f"(ab){{{most}}}", f"(ab){{0,{most}}}", f"(ab){{{most},}}")
+    for fine in (*counted, "a?" * most, "a+b*" * (most // 2)):
         assert compiled(fine)
     for bad in (
-        f"a{{{most + 1}}}",
-        f"a{{0,{most + 1}}}",
-        f"a{{{most + 1},}}",
+        f"(ab){{{most + 1}}}",
+        f"(ab){{0,{most + 1}}}",
+        f"(ab){{{most + 1},}}",
+        f"([a-z]{{{most + 1}}}){{2}}",
+        "a{1001}",
         "a?" * (most + 1),
         "a+" * (most + 1),
     ):
         assert_unsafe(bad)
+
+
+def test_a_single_character_may_be_counted_higher():
+    for fine in ("a{26}", "^[a-z]{30}$", r"\w{1,64}", "[[:alpha:]]{26,}", r"\x41{100}", "a{1000}"):
+        assert compiled(fine)
+    assert compiled("^[a-z]{30}$").found_in("a" * 30)
+    assert not compiled("^[a-z]{30}$").found_in("a" * 31)
 
 
 def test_a_count_that_re2_would_take_for_text_is_still_a_count():

@@ -55,7 +55,7 @@ class Reading(Struct, frozen=True):
 
     tree: Node
     repetitions: int
-    highest_count: int
+    highest_count: int  # of what is more than one character
     has_loose_brace: bool  # a { that neither begins a count nor is escaped
 
 
@@ -128,6 +128,10 @@ class _Reader:
     def _char(self, chars: CharSet) -> Char:
         return Char(char_sets.ignoring_case(chars) if "i" in self.flags else chars)
 
+    def _is_one_character(self, items: list[Node], begin: int) -> bool:
+        """Whether a single character or class is repeated here: every engine takes that in one go."""
+        return bool(items) and isinstance(items[-1], Char) and begin != self._end_of_repetition
+
     def _repeated(self, items: list[Node]) -> bool:
         """Was there a repetition here? Then it is put around the last of `items`."""
         begin = self.at
@@ -139,7 +143,8 @@ class _Reader:
             self.at = count.end()
             least = self._number(count[1])
             most = least if count[2] is None else self._number(count[2]) if count[2] else None
-            self.highest_count = max(self.highest_count, least, most or 0)
+            if not self._is_one_character(items, begin) or max(least, most or 0) > limits.PATTERN_COUNT:
+                self.highest_count = max(self.highest_count, least, most or 0)
         else:
             self.at += 1
             least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}[sign]

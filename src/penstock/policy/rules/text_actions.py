@@ -38,7 +38,7 @@ class Replace(Struct, frozen=True):
             raise Misread(f'the pattern "{self.pattern.source}" is found everywhere, even in no text at all')
 
     def words(self) -> str:
-        return f'put "{self.with_}" in the place of {self.pattern.source} in {self.field}'
+        return f'put "{self.with_}" in the place of {self.pattern.source} in {_spoken(self.field)}'
 
     def apply(self, scene: RuleRun) -> None:
         by = self.with_.render(scene.message, scene.context)
@@ -67,11 +67,15 @@ class Truncate(Struct, frozen=True):
     short: ClassVar[str] = "bytes"
 
     def words(self) -> str:
-        return f"cut {self.field} after {spoken_size(self.bytes)}"
+        return f"cut {_spoken(self.field)} after {spoken_size(self.bytes)}"
 
     def apply(self, scene: RuleRun) -> None:
         note = self.note.render(scene.message, scene.context)
         _change_texts(scene, self.field, lambda token: _cut(token, self.bytes, note))
+
+
+def _spoken(field: Path) -> str:
+    return "every text" if field == _EVERYWHERE else str(field)
 
 
 def _cut(token: bytes, size: int, note: str) -> bytes:
