@@ -45,7 +45,10 @@ HELD_BYTES = MESSAGE_BYTES
 """Client bytes held while the tool list is on its way; past this the client is simply not read."""
 
 READ_BYTES = 64 * 1024
-"""One read from a pipe. Above 128 KiB every read would be a memory mapping of its own."""
+"""One read from a pipe. Above 128 KiB a read can be a memory mapping of its own."""
+
+BULK_READ_BYTES = 256 * 1024
+"""One read from a pipe or socket whose last one was full: a large message takes fewer turns."""
 
 JOINED_BYTES = 64 * 1024
 """Small messages that wait together are joined up to this size: one buffer is written faster than many."""
@@ -64,9 +67,6 @@ BRISK_LOOK_SECONDS = 0.0001
 
 SOCKET_READ_BYTES = 64 * 1024
 """One read from a socket."""
-
-SOCKET_BULK_READ_BYTES = 256 * 1024
-"""One read from a socket whose last one was full: a large message takes fewer turns."""
 
 PIPE_BYTES = 1024 * 1024
 """Size asked of the kernel for the pipes to a child: the default 64 KiB halves the speed of big messages."""

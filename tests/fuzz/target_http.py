@@ -78,8 +78,10 @@ class _Transport:
 
     abort = write_eof = close
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: object) -> None:
         """Nobody reads it."""
+
+    writelines = write
 
     def get_write_buffer_size(self) -> int:
         return 0

@@ -54,6 +54,7 @@ class Reader:
         self._reasons: set[str] = set()
         self._is_over = False
         self._is_pollable = True
+        self._read_bytes = limits.READ_BYTES
         self._watch()
 
     def pause(self, reason: str) -> None:
@@ -104,12 +105,16 @@ class Reader:
 
     def _on_readable(self) -> bool:
         try:
-            data = os.read(self._fd, limits.READ_BYTES)
+            data = os.read(self._fd, self._read_bytes)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
             data = b""
         if data:
+            if len(data) == self._read_bytes:
+                self._read_bytes = limits.BULK_READ_BYTES  # who writes much gets a larger buffer
+            elif self._read_bytes != limits.READ_BYTES:
+                self._read_bytes = limits.READ_BYTES
             self.on_data(data)
             return True
         self.close()

@@ -314,6 +314,13 @@ class HttpConnection(asyncio.Protocol):
             self._written += len(chunk)
             self._transport.write(chunk)
 
+    def write_pieces(self, *pieces: bytes) -> None:
+        """Sends large pieces in one call and without joining them, behind a head that still waits."""
+        pieces = (*self._out, *pieces)
+        self._out.clear()
+        self._written += sum(map(len, pieces))
+        self._transport.writelines(pieces)
+
     def end_reply(self, last: bytes) -> None:
         """Sends `last`, and goes on to the next request, or closes."""
         if self._out:

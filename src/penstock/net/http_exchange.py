@@ -117,8 +117,8 @@ class Reply:
         if len(body) <= limits.HTTP_JOIN_BYTES:
             self._connection.end_reply(head + body)
         else:  # not copied once more, only to stand behind its head
-            self._connection.write(head)
-            self._connection.end_reply(body)
+            self._connection.write_pieces(head, body)
+            self._connection.end_reply(b"")
 
     def start(self, status: int, headers: Headers) -> None:
         """The head of a reply whose body follows.
@@ -156,6 +156,9 @@ class Reply:
         if not self.is_started or self.is_finished:
             raise RuntimeError("a reply was written to before its start or after its end")
         if self._is_chunked:
+            if len(chunk) > limits.HTTP_JOIN_BYTES:
+                self._connection.write_pieces(b"%x\r\n" % len(chunk), chunk, b"\r\n")
+                return
             chunk = b"%x\r\n%b\r\n" % (len(chunk), chunk)
         elif self._left >= 0:
             self._left -= len(chunk)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock import limits
@@ -99,9 +100,7 @@ class SocketTransport(asyncio.Transport):
             if data:
                 # Who sends much gets a larger buffer, and only as long as it fills it.
                 self._read_bytes = (
-                    limits.SOCKET_BULK_READ_BYTES
-                    if len(data) == self._read_bytes
-                    else limits.SOCKET_READ_BYTES
+                    limits.BULK_READ_BYTES if len(data) == self._read_bytes else limits.SOCKET_READ_BYTES
                 )
                 self._protocol.data_received(data)
             elif self._protocol.eof_received():
@@ -140,6 +139,32 @@ class SocketTransport(asyncio.Transport):
             if sent == len(data):
                 return
             data = memoryview(data)[sent:]
+        self._wait_with(data)
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        """Sends several pieces in one call and without joining them, as far as the kernel takes them."""
+        if self._is_lost or self._is_ending_writes:
+            return
+        pieces = [memoryview(data) for data in list_of_data if data]
+        sent = 0
+        if not self._buffers and pieces:
+            try:
+                sent = self._sock.sendmsg(pieces[:_JOIN_BUFFERS])
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError as why:
+                self._lose(why)
+                return
+        for piece in pieces:
+            if sent >= len(piece):
+                sent -= len(piece)
+            elif not self._is_lost:  # as it can be when the protocol is told that much waits
+                self._wait_with(piece[sent:])
+                sent = 0
+
+    def _wait_with(self, data: Any) -> None:
+        """Keeps what the kernel does not take now."""
+        if not self._buffers:
             self._loop.add_writer(self._fd, self._on_writable)
         self._buffers.append(data)
         self._size += len(data)

@@ -158,9 +158,10 @@ class UpstreamConnection(asyncio.Protocol):
             self._is_head_request = is_head_request
             self._last_block = b""  # the same head means another length now
         self._left = _AWAITING_HEAD
-        self._transport.write(request)
         if rest:
-            self._transport.write(rest)
+            self._transport.writelines((request, rest))
+        else:
+            self._transport.write(request)
         if ticket.is_paused:  # a connection just made: uvloop starts to read after this, whatever we say now
             asyncio.get_running_loop().call_soon(self._pause_if_asked)
 

@@ -318,6 +318,61 @@ def test_a_large_message_arrives_whole_through_a_full_socket(loop: PollLoop) -> 
     run(loop, work)
 
 
+@pytest.mark.parametrize("size", [1, 50_000, 300_000])
+@pytest.mark.parametrize("count", [1, 3, 70])
+def test_pieces_written_together_arrive_whole_and_in_their_order(
+    loop: PollLoop, size: int, count: int
+) -> None:
+    pieces = [b"" if place % 5 == 4 else os.urandom(size + place) for place in range(count)]
+
+    async def work() -> None:
+        peer, far = await connected(loop)
+        peer.transport.writelines(pieces)
+        peer.transport.write(b"between")
+        peer.transport.writelines(iter(pieces[:2]))
+        peer.transport.close()
+        peer.transport.writelines([])
+        sent = b"".join([*pieces, b"between", *pieces[:2]])
+        got = bytearray()
+        while len(got) < len(sent):
+            try:
+                got += far.recv(MEGABYTE)
+            except BlockingIOError:
+                await asyncio.sleep(0)
+        assert got == sent
+        await peer.until(lambda: "lost" in peer.events)
+        assert far.recv(1) == b""
+        far.close()
+
+    run(loop, work)
+
+
+def test_pieces_are_not_kept_for_a_reader_who_is_gone(loop: PollLoop) -> None:
+    async def work() -> None:
+        peer, far = await connected(loop)
+        peer.transport.pause_reading()
+        far.close()
+        peer.transport.writelines([b"x", b"y"])
+        peer.transport.writelines([b"z"])
+        await peer.until(lambda: peer.events[-1].startswith("lost"))
+        assert peer.events[-1] == "lost: BrokenPipeError"
+        assert peer.transport.get_write_buffer_size() == 0
+
+    run(loop, work)
+
+
+def test_a_protocol_that_gives_up_when_much_waits_gets_no_more(loop: PollLoop) -> None:
+    async def work() -> None:
+        peer, far = await connected(loop)
+        peer.pause_writing = peer.transport.abort  # type: ignore[method-assign]
+        peer.transport.writelines([b"x" * 4 * MEGABYTE, b"y" * MEGABYTE])
+        assert peer.transport.get_write_buffer_size() == 0
+        await peer.until(lambda: "lost" in peer.events)
+        far.close()
+
+    run(loop, work)
+
+
 def test_who_is_paused_reads_nothing_until_it_is_resumed(loop: PollLoop) -> None:
     async def work() -> None:
         peer, far = await connected(loop)

@@ -267,3 +267,15 @@ def test_what_ends_in_a_carriage_return_is_not_taken_as_it_is(line: bytes) -> No
 def test_what_is_no_object_comes_out_as_it_is(line: bytes) -> None:
     assert LineSplitter().feed(line + b"\n") == [line]
     assert LineSplitter().feed(b"{}\n" + line + b"\n{}\n") == [b"{}", line, b"{}"]
+
+
+def test_a_long_line_is_kept_once() -> None:
+    line = b'{"a":"%b"}' % (b"x" * 4_000_000)
+    pieces = [(line + b"\n")[at : at + 65_536] for at in range(0, len(line) + 1, 65_536)]
+    splitter = LineSplitter()
+    tracemalloc.start()
+    found = [whole for piece in pieces for whole in splitter.feed(piece)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == [line]
+    assert peak < 1.5 * len(line)

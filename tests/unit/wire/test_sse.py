@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.wire.http import sse
 from penstock.wire.http.sse import Oversize, SseEvent, SseReader, encode_event, plainly
 from slow_sse import fields_by_the_book
 
@@ -231,7 +232,7 @@ def test_nothing_is_kept_of_an_event_over_the_limit():
     reader = SseReader(10_000)
     for _ in range(100):
         reader.feed(b"x" * 1000)
-    assert len(reader._block) + len(reader._head) + len(reader._tail) <= 2048
+    assert len(reader._block.getvalue()) + len(reader._head) + len(reader._tail) <= 2048
 
 
 def test_an_event_that_gets_too_big_is_not_copied():
@@ -404,3 +405,77 @@ def test_an_event_with_objects_in_its_data_alone_is_not_odd(raw: bytes) -> None:
     (event,) = SseReader(1000).feed(raw)
     assert isinstance(event, SseEvent)
     assert not event.is_odd
+
+
+PLAIN_LINES = st.sampled_from(
+    [b"event: message", b"event:message", b"id: 7", b"id:", b"id:  7", b"id: \xc3\xa9", b"event: message ",
+     b"event: ping", b"data: {}", b"data:{}", b"data:", b"data:  x", b"data", b"data: \x0b", b"datax: 1",
+     b": c", b"", b""]
+)  # fmt: skip
+PLAIN = st.lists(st.tuples(PLAIN_LINES, ENDS), max_size=8).map(lambda rows: b"".join(map(b"".join, rows)))
+
+
+@pytest.mark.parametrize("small", [1, 2, 20, 4096])
+@pytest.mark.parametrize("few", [1, 64])
+@given(stream=st.one_of(MIXED, PLAIN), pieces=st.integers(1, 40))
+def test_whichever_way_line_ends_are_looked_for_the_events_are_the_same(small, few, stream, pieces):
+    """The shortcuts for what is short, and for what has few lines, at any length."""
+    expected = by_the_long_way(stream)
+    kept = sse._SMALL_BYTES, sse._FEW_LINES
+    sse._SMALL_BYTES, sse._FEW_LINES = small, few
+    try:
+        found = read(*[stream[at : at + pieces] for at in range(0, len(stream), pieces)])
+    finally:
+        sse._SMALL_BYTES, sse._FEW_LINES = kept
+    assert found == expected
+
+
+def by_the_long_way(stream: bytes) -> list[SseEvent]:
+    """The events of a whole stream: line by line, and each read without a shortcut."""
+    events, begin, at = [], 0, 0
+    ends = [b"\r\n"]  # how the line before ended, unless we are within one
+    while at < len(stream):
+        end = b"\r\n" if stream.startswith(b"\r\n", at) else stream[at : at + 1]
+        if end not in (b"\r\n", b"\r", b"\n"):
+            ends, at = [], at + 1
+            continue
+        # An LF behind the CR of a blank line belongs to it only where the line before ended in CRLF.
+        if end == b"\r\n" and ends and ends[0] != b"\r\n":
+            end = b"\r"
+        if end == b"\n" and stream[at - 1 : at] == b"\r":
+            ends, at = [b"\r\n"], at + 1  # one that does not: the next event begins with it
+            continue
+        if end == b"\r" and ends == [b"\r\n"] and at + 1 == len(stream):
+            break  # its LF may still come
+        at += len(end)
+        if ends:
+            events.append(sse._read_fields(stream[begin:at], not events))
+            begin = at
+        ends = [end]
+    return events
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize(
+    "head", [b"", b"event: message<>", b"id: 5<>event: message<>", b"event: x<>", b": c<>"]
+)
+@pytest.mark.parametrize("tail", [b"", b"<>data: more", b"<>id: 6", b"\rx"])
+def test_a_large_event_means_what_a_small_one_means(head, tail, end):
+    for size in (1, 4_000, 5_000, 70_000):
+        stream = (head + b"data: " + b"x" * size + tail + b"<><>").replace(b"<>", end)
+        whole = read(stream)
+        assert whole[0] == sse._read_fields(whole[0].raw, True)
+        assert read(*[stream[at : at + 1_000] for at in range(0, len(stream), 1_000)]) == whole
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_large_event_takes_its_own_room_and_that_of_its_data(end):
+    stream = b"event: message" + end + b"data: " + b"x" * 3_000_000 + end + end
+    reader = SseReader(10_000_000)
+    chunks = [stream[at : at + 65_536] for at in range(0, len(stream), 65_536)]
+    tracemalloc.start()
+    found = [event for chunk in chunks for event in reader.feed(chunk)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found) == 1
+    assert peak < 2.3 * len(stream)

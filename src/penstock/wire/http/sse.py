@@ -10,21 +10,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 
 from msgspec import Struct
 
 _EXCERPT_BYTES = 1024
 _BOM = b"\xef\xbb\xbf"
-_LF, _CR = 0x0A, 0x0D
+_LF, _CR, _SPACE = 0x0A, 0x0D, 0x20
+_ENDS = (b"\n", b"\r")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _RETRY_DIGITS = 18  # a reconnection time beyond that is nobody's; int() of a megabyte of digits is slow
 _FEW_LINES = 64
+_SMALL_BYTES = 4 * 1024  # up to here a pattern over the whole event is quicker than a look at each line
 _BLOCK_BYTES = 64 * 1024
 _FIELDS = frozenset((b"data", b"event", b"id", b"retry"))
 _UNSEEN = bytes(range(0x21)) + b"\x7f"  # blanks and control characters, which some strip off a name
 _MESSAGE = frozenset((b"", b"message"))
 # Where some end a line (Python's splitlines, and readers built on it) and the standard does not.
 _OTHER_BREAK = re.compile(rb"[\x00\x0b\x0c\x1c-\x1e\x85]|\xe2\x80[\xa8\xa9]").search
+# As nearly every server writes an event; what else a line could hold is for the long way.
+_PLAIN_EVENT = re.compile(
+    rb"(?:event: ?message\r?\n|id: ?([!-~]*+)\r?\n)*+data: ?([^\r\n]*+)(?:\r\n\r\n|\r?\n\n)"
+)
+_match_plain = _PLAIN_EVENT.match
+_PLAIN_LINE = re.compile(rb"event: ?message\r?|id: ?([!-~]*+)\r?").fullmatch
+_BLANK_LINES = frozenset((b"\n", b"\r\n"))
 _JOINTS = (b"\n\n", b"\n\r", b"\r\r")
 """The pairs of bytes that can stand where a line end is followed by an empty line; CR LF is one line end."""
 
@@ -61,7 +71,7 @@ class SseReader:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._before = b"\r\n"  # the two bytes before the next one; a stream opens at the start of a line
-        self._block = bytearray()  # the unfinished event, unless it is over the limit
+        self._block = BytesIO()  # the unfinished event, unless it is over the limit
         self._size = 0
         self._head = b""
         self._tail = b""
@@ -70,9 +80,46 @@ class SseReader:
 
     def feed(self, chunk: bytes) -> list[SseEvent | Oversize]:
         """The events that `chunk` finishes."""
-        found: list[SseEvent | Oversize] = []
         if not chunk:
-            return found
+            return []
+        if self._size or self._is_cr_open or self._limit < _SMALL_BYTES:
+            return self._feed_lines(chunk)
+        # The hot path: small events that are whole and plain.
+        found: list[SseEvent | Oversize] = []
+        begin = 0
+        while plain := _match_plain(chunk, begin, begin + _SMALL_BYTES):
+            found.append(SseEvent(plain[0], "message", plain[2], plain[1]))
+            begin = plain.end()
+        if begin:
+            self._is_at_start = False
+            self._before = chunk[begin - 2 : begin]
+            if begin == len(chunk):
+                return found
+            chunk = chunk[begin:]
+        found += self._feed_lines(chunk)
+        return found
+
+    def _feed_lines(self, chunk: bytes) -> list[SseEvent | Oversize]:
+        """The same for events of any form."""
+        if self._is_cr_open or _CR in chunk:
+            return self._feed_any(chunk)
+        found: list[SseEvent | Oversize] = []
+        begin = end = 0
+        if _LF in chunk:
+            # Without CR, a blank line is LF after LF; the first of the two may be of the chunk before.
+            end = 1 if chunk[0] == _LF and self._before[1] == _LF else _end_of_blank_line(chunk, 0)
+        while end:
+            found.append(self._finish(chunk[begin:end]))
+            begin = end
+            end = _end_of_blank_line(chunk, end - 1)
+        if begin < len(chunk):
+            self._keep(chunk[begin:])
+        self._before = chunk[-2:] if len(chunk) > 1 else self._before[1:] + chunk
+        return found
+
+    def _feed_any(self, chunk: bytes) -> list[SseEvent | Oversize]:
+        """The same where a CR may end a line."""
+        found: list[SseEvent | Oversize] = []
         text = self._before + chunk  # two bytes of context show a blank line that two chunks share
         begin = 2
         if self._is_cr_open:
@@ -80,13 +127,9 @@ class SseReader:
             if chunk[0] == _LF:
                 begin = 3
             found.append(self._finish(text[2:begin]))
-        joints = [0, 0, 0]  # where each of the three stands next; looked up again only when passed
+        joints = _Joints(text)
         while begin < len(text):
-            for which in range(3):
-                if joints[which] < begin - 1:
-                    at = text.find(_JOINTS[which], begin - 1)
-                    joints[which] = at if at >= 0 else len(text)
-            joint = min(joints)
+            joint = joints.next(begin - 1)
             if joint == len(text):
                 self._keep(text[begin:])
                 break
@@ -106,12 +149,13 @@ class SseReader:
     def _keep(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size <= self._limit:
-            self._block += piece
+            self._block.write(piece)
             return
-        if self._block:
-            self._head = bytes(self._block[:_EXCERPT_BYTES])
-            self._tail = bytes(self._block[-_EXCERPT_BYTES:])
-            self._block = bytearray()
+        if self._block.tell():
+            with self._block.getbuffer() as kept:
+                self._head = bytes(kept[:_EXCERPT_BYTES])
+                self._tail = bytes(kept[-_EXCERPT_BYTES:])
+            self._block = BytesIO()
         self._head += piece[: _EXCERPT_BYTES - len(self._head)]
         self._tail = (self._tail + piece[-_EXCERPT_BYTES:])[-_EXCERPT_BYTES:]
 
@@ -126,15 +170,75 @@ class SseReader:
                 self._size = 0
                 self._is_at_start = False
                 return oversize
-            raw = bytes(self._block)
-            self._block = bytearray()
+            raw = self._block.getvalue()  # which is not a copy
+            self._block = BytesIO()
             self._size = 0
         is_first, self._is_at_start = self._is_at_start, False
         return _read_event(raw, is_first)
 
 
+def _end_of_blank_line(chunk: bytes, at: int) -> int:
+    """Where the first LF after an LF ends; 0 if there is none. `chunk` has no CR.
+
+    Nearby, both are looked for together. Further away the line is long, and one byte is found eighty times as
+    fast as two; where there are many lines after all, it is both again.
+    """
+    found = chunk.find(b"\n\n", at, at + _SMALL_BYTES)
+    if found < 0:
+        at += _SMALL_BYTES - 1
+        for _ in range(_FEW_LINES):
+            at = chunk.find(b"\n", at) + 1
+            if not at:
+                return 0
+            if chunk.startswith(b"\n", at):
+                return at + 1
+        found = chunk.find(b"\n\n", at - 1)
+    return found + 2 if found >= 0 else 0
+
+
+class _Joints:
+    """Where in `text` a line end is followed by an empty line, by the same reasoning for all line ends."""
+
+    __slots__ = ("_ends", "_joints", "_left", "_text")
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._ends = [-1, -1]  # the next LF and CR; looked up again only when passed
+        self._joints = [-1, -1, -1]  # the next of each pair, likewise
+        self._left = _FEW_LINES if len(text) > _SMALL_BYTES else 0  # lines that are looked at one by one
+
+    def next(self, at: int) -> int:
+        """Where the first pair from `at` on stands; the end of the text if there is none."""
+        text, ends, joints = self._text, self._ends, self._joints
+        while self._left:
+            self._left -= 1
+            at = min(_look_up(text, ends, which, _ENDS[which], at) for which in (0, 1))
+            if text[at : at + 2] in _JOINTS or at == len(text):
+                return at
+            at += 1
+        return min(_look_up(text, joints, which, _JOINTS[which], at) for which in (0, 1, 2))
+
+
+def _look_up(text: bytes, places: list[int], which: int, what: bytes, at: int) -> int:
+    if places[which] < at:
+        found = text.find(what, at)
+        places[which] = found if found >= 0 else len(text)
+    return places[which]
+
+
 def _read_event(raw: bytes, is_first: bool) -> SseEvent:
     """The fields of one whole event."""
+    if len(raw) > _SMALL_BYTES:
+        long = _maybe_long_event(raw)
+        if long is not None:
+            return long
+    elif plain := _PLAIN_EVENT.fullmatch(raw):
+        return SseEvent(raw, "message", plain[2], plain[1])
+    return _read_fields(raw, is_first)
+
+
+def _read_fields(raw: bytes, is_first: bool) -> SseEvent:
+    """The same for any event: the long way."""
     text = raw[3:] if is_first and raw.startswith(_BOM) else raw
     if 13 in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -176,6 +280,30 @@ def _read_event(raw: bytes, is_first: bool) -> SseEvent:
     if data and event not in _MESSAGE and _OTHER_BREAK(data):
         is_odd = True
     return SseEvent(raw, event.decode("utf-8", "replace") or "message", data, event_id, retry, is_odd)
+
+
+def _maybe_long_event(raw: bytes) -> SseEvent | None:
+    """An event with one line of data, the last, and no line before it that needs a closer look.
+
+    Its data is copied once; the long way copies it with the event, with its line and without its name.
+    """
+    at, event_id = 0, None
+    while True:
+        end = raw.find(b"\n", at)
+        if raw.startswith(b"data:", at):
+            break
+        line = _PLAIN_LINE(raw, at, end)
+        if line is None:
+            return None
+        event_id = event_id if line[1] is None else line[1]
+        at = end + 1
+    if raw[end + 1 : end + 3] not in _BLANK_LINES or len(raw) > end + 3:
+        return None
+    start = at + 6 if raw[at + 5] == _SPACE else at + 5
+    cr = raw.find(b"\r", start, end)
+    if cr >= 0 and cr != end - 1:
+        return None  # it ends a line within the data
+    return SseEvent(raw, "message", raw[start : end if cr < 0 else cr], event_id)
 
 
 def _blocks(text: bytes) -> Iterable[tuple[list[bytes], bool]]:

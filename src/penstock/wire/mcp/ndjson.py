@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 from msgspec import Struct
 
 from penstock import limits
@@ -38,7 +40,7 @@ class LineSplitter:
     def __init__(self, keep: int | None = None, give_up: int | None = None) -> None:
         self._keep = limits.MESSAGE_BYTES if keep is None else keep
         self._give_up = limits.LINE_BYTES if give_up is None else give_up
-        self._held = bytearray()  # the unfinished line, as long as it may be kept
+        self._held = BytesIO()  # the unfinished line, as long as it may be kept
         self._size = 0  # of the unfinished line, kept or not
         self._head = b""
         self._tail = b""
@@ -46,11 +48,12 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         """The lines that `data` completes, in order, without their line ends."""
-        lines = data.split(b"\n")
-        rest = lines.pop()
-        if not rest and not self._size and len(lines) == 1 and _is_bare(lines[0], self._keep):
-            return lines  # type: ignore[return-value]
+        end = data.find(b"\n")  # which is far faster than split where lines are long
+        if end == len(data) - 1 and not self._size and _is_bare(line := data[:-1], self._keep):
+            return [line]
         out: list[bytes | Oversize] = []
+        lines = data.split(b"\n") if end >= 0 else [data]
+        rest = lines.pop()
         if lines:
             first = self._finish(lines[0])
             if first is not None:
@@ -78,8 +81,9 @@ class LineSplitter:
         if self._size > self._keep:
             line = Oversize(self._size, self._head, self._tail, True, was_given_up)
         else:
-            line = _without_cr(bytes(self._held)) if self._held.strip(_BLANK) else None
-        self._held = bytearray()
+            whole = self._held.getvalue()  # which is not a copy
+            line = _without_cr(whole) if whole.endswith(b"}") or whole.strip(_BLANK) else None
+        self._held = BytesIO()
         self._size, self._head, self._tail, self._is_given_up = 0, b"", b"", False
         return line
 
@@ -87,14 +91,15 @@ class LineSplitter:
         """Keeps an unfinished piece, or only its edges when the line is already too long."""
         self._size += len(piece)
         if self._size <= self._keep:
-            self._held += piece
+            self._held.write(piece)
             return None
         if not self._head:
             # From here on only the edges are of use.
-            self._held += piece[:_EDGE]
-            self._head = bytes(self._held[:_EDGE])
-            self._tail = bytes(self._held[-_EDGE:]) + piece[_EDGE:]
-            self._held = bytearray()
+            self._held.write(piece[:_EDGE])
+            with self._held.getbuffer() as held:
+                self._head = bytes(held[:_EDGE])
+                self._tail = bytes(held[-_EDGE:]) + piece[_EDGE:]
+            self._held = BytesIO()
         else:
             self._head = (self._head + piece[:_EDGE])[:_EDGE]
             self._tail += piece
