@@ -10,6 +10,7 @@
     |-- UpstreamError                the upstream's side failed                    exit 1
     |   |-- ConnectFailed            it could not be reached
     |   |   |-- ConnectTimeout       in time
+    |   |   |-- CannotStart          its command is not there, or no command
     |   |   '-- SessionRefused       it is there, and would not begin this session
     |   |-- ToolListFailed           it did not give its tool list
     |   |   |-- ToolListRefused      it gave one that the user does not want
@@ -132,6 +133,10 @@ class ConnectTimeout(ConnectFailed):
 
     def __init__(self, where: str, seconds: float) -> None:
         super().__init__(where, f"Connection timeout after {round(seconds * 1000)}ms", Failure.TIMEOUT)
+
+
+class CannotStart(ConnectFailed):
+    """The upstream's command cannot be started at all."""
 
 
 class SessionRefused(ConnectFailed):

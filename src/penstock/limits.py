@@ -252,6 +252,9 @@ RESPONSE_HEADERS = 1_000
 UPSTREAM_IDLE_SECONDS = 4.0
 """An idle upstream connection older than this is not used again: many servers close theirs after 5 s."""
 
+WATCH_SECONDS = 3.0
+"""How often an upstream at a URL is looked for while nobody talks to it: a connection, and nothing on it."""
+
 SECOND_CALL_SECONDS = 0.25
 """How long a connection must last that was made to see whether anybody is there: the kernel may still take
 one for a process that is just dying."""

@@ -42,23 +42,17 @@ class Upstream(UpstreamLink, Protocol):
         """Its end in words."""
 
 
-def open_upstream(config: ProxyConfig, warden: Warden, is_first: bool = False) -> Upstream:
+def open_upstream(
+    config: ProxyConfig, warden: Warden, *, is_first: bool = False, restarts: bool = True
+) -> Upstream:
     """The link to the upstream that `config` names. Raises ConnectFailed when a command cannot be started.
 
+    With `restarts`, one that is lost is looked for or started again, where that was asked for.
     Of the first one people hear what it said last when it is lost: that costs a descriptor.
     """
     upstream = config.upstream
     if isinstance(upstream, CommandUpstream):
-        from penstock.upstream.stdio import StdioUpstream
-
-        return StdioUpstream(
-            list(upstream.command),
-            upstream.environment(),
-            upstream.cwd,
-            warden,
-            start_seconds=config.start_seconds,
-            is_stderr_heard=is_first,
-        )
+        return _open_command(config, upstream, warden, is_first, restarts and upstream.reconnect)
     if isinstance(upstream, ReplayUpstream):
         from penstock.observe.replay_link import ReplayLink
 
@@ -73,8 +67,30 @@ def open_upstream(config: ProxyConfig, warden: Warden, is_first: bool = False) -
         upstream.url,
         list(upstream.headers),
         connect_seconds=config.connect_seconds,
-        reconnect=upstream.reconnect,
+        reconnect=upstream.reconnect and restarts,
     )
+
+
+def _open_command(
+    config: ProxyConfig, upstream: CommandUpstream, warden: Warden, is_first: bool, restarts: bool
+) -> Upstream:
+    from penstock.upstream.stdio import StdioUpstream
+
+    def start() -> StdioUpstream:
+        return StdioUpstream(
+            list(upstream.command),
+            upstream.environment(),
+            upstream.cwd,
+            warden,
+            start_seconds=config.start_seconds,
+            is_stderr_heard=is_first,
+        )
+
+    if not restarts:
+        return start()
+    from penstock.upstream.restarting import RestartingCommand
+
+    return RestartingCommand(start, config.start_seconds)
 
 
 def open_shadow(spec: ForkSpec, warden: Warden) -> Upstream:

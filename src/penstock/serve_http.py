@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from penstock import limits
@@ -17,10 +17,11 @@ from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.legacy_http import LegacyDoor
 from penstock.downstream.mcp_head import Door, read_head
 from penstock.downstream.modern_http import ModernDoor
+from penstock.downstream.readiness import Readiness
 from penstock.downstream.replies import refuse
-from penstock.downstream.router import Router
+from penstock.downstream.router import READY, Router
 from penstock.downstream.sse import SseDoor
-from penstock.errors import PenstockError, UpstreamError, UpstreamLost
+from penstock.errors import CannotStart, PenstockError, ToolListRefused, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.http_server import HttpServer, ServerLimits
@@ -35,11 +36,14 @@ from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
 from penstock.relay.shared_link import SharedLink
 from penstock.relay.upstream_probe import UpstreamProbe
+from penstock.relay.upstream_state import State, UpstreamState
+from penstock.upstream.handshake import waits
 from penstock.wire.mcp.eras import Era
 
 if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
     from penstock.gate.record import Observer
+    from penstock.upstream.watch import UpstreamWatch
 
 log = logging.getLogger("penstock")
 
@@ -84,31 +88,59 @@ class _Listening:
             config.translates,
         )
         self._shared_link = SharedLink(
-            self._open_link,
+            self._open_shared,
             self._opened.gate,
             self._catalogs,
             config.tools_seconds,
             say_catalog,
-            self._on_session_lost,
+            self._on_shared_lost,
         )
+        self._state = UpstreamState()
+        self._readiness = Readiness(self._state)
+        self._watch: UpstreamWatch | None = None
         self._client: HttpClient | None = None
         self._passthrough: Passthrough | None = None
         self._has_sessions = False
+        self._is_listening = False
         self._is_modern_only = False
         self._kind: str | None = None
 
     async def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self._on_signal, number)
-        meeting = self._loop.create_task(self._meet_upstream())
+        guard = self._guard()
+        waiting = Router(guard, self._doors_of(self._readiness.not_ready), None)
+        server = HttpServer(waiting, ServerLimits.affordable())
+        meeting = self._loop.create_task(self._meet_patiently(lambda: self._listen(server, guard)))
         self._ending.add_done_callback(lambda ending: meeting.cancel())
         await asyncio.wait({meeting})
         if meeting.cancelled():
+            await server.drain(0.0)
             await self._pool.closed()
             return 0
         await meeting
-        guard = self._guard()
-        server = HttpServer(self._front(guard), ServerLimits.affordable())
+        self._state.move(State.CONNECTED)
+        server.serve(self._front(guard))
+        if not self._is_listening:
+            await self._listen(server, guard)
+        self._start_watch()
+        if self._live_rules is not None:
+            self._live_rules.start()
+        error = await self._ending
+        if error is not None:
+            self._state.move(State.LOST)
+            say.say_error(error, self._config.log_format)
+            if isinstance(error, UpstreamError):
+                self._sessions.lose_all(error)
+                self._shared_link.lose(error)
+                if self._passthrough is not None:
+                    self._passthrough.fail_all(error)
+        await self._close(server, 0.5 if error is not None else limits.DRAIN_SECONDS)
+        return 0 if error is None else error.exit_code
+
+    async def _listen(self, server: HttpServer, guard: HostOriginCheck) -> None:
+        """Opens the port, and says which."""
+        self._is_listening = True
         assert self._config.listen is not None
         host, port = await server.listen(*self._config.listen)
         shown = f"[{host}]" if ":" in host else host
@@ -125,24 +157,37 @@ class _Listening:
                 "Other machines can connect. Host must be an address, the name of this machine, or one that "
                 "--listen or --allow-host gives; pages in browsers need --allow-origin."
             )
-        if self._live_rules is not None:
-            self._live_rules.start()
-        error = await self._ending
-        if error is not None:
-            say.say_error(error, self._config.log_format)
-            if isinstance(error, UpstreamError):
-                self._sessions.lose_all(error)
-                self._shared_link.lose(error)
-                if self._passthrough is not None:
-                    self._passthrough.fail_all(error)
-        await self._close(server, 0.5 if error is not None else limits.DRAIN_SECONDS)
-        return 0 if error is None else error.exit_code
 
     # --- the upstream ------------------------------------------------------------------------------------
 
+    async def _meet_patiently(self, listen: Callable[[], Awaitable[None]]) -> None:
+        """Meets the upstream; with `reconnect`, waits for one that is not there, and listens."""
+        self._state.move(State.CONNECTING)
+        for seconds in waits():
+            try:
+                await self._meet_upstream()
+                return
+            except UpstreamError as error:
+                if not self._config.reconnects or isinstance(error, ToolListRefused):
+                    raise
+                log.info("The upstream is not there yet: %s. It is waited for.", error.detail)
+            if not self._is_listening:
+                await listen()
+            await asyncio.sleep(seconds)
+
+    def _start_watch(self) -> None:
+        """Looks after an upstream at a URL while nobody talks to it."""
+        if isinstance(self._config.upstream, UrlUpstream):
+            from penstock.upstream.watch import UpstreamWatch
+
+            client = HttpClient(self._config.upstream.url, connect_timeout=self._config.connect_seconds)
+            self._watch = UpstreamWatch(
+                client, self._on_upstream_lost, lambda: self._state.move(State.CONNECTED)
+            )
+
     async def _meet_upstream(self) -> None:
         """Learns what the upstream is and which tools it has, or fails."""
-        link = open_upstream(self._config, self._warden, is_first=True)
+        link = open_upstream(self._config, self._warden, is_first=True, restarts=False)
         is_kept = False
         try:
             try:
@@ -182,6 +227,11 @@ class _Listening:
             self._pool.close_link(link)
         say_catalog(catalog)
         return catalog
+
+    def _open_shared(self) -> UpstreamLink:
+        # One that is opened anew is asked for its tools again, so that people hear when they have changed.
+        is_url = isinstance(self._config.upstream, UrlUpstream)
+        return open_upstream(self._config, self._warden, restarts=is_url)
 
     def _open_link(self) -> UpstreamLink:
         return open_upstream(self._config, self._warden)
@@ -227,7 +277,12 @@ class _Listening:
             legacy = LegacyDoor(self._pool, self._sessions, self._on_session_lost)
             modern = ModernDoor(self._shared_link, self._opened.gate, self._opened.sessions)
             doors[b"/mcp"] = _by_era(legacy.handle, modern.handle)
+        doors[READY] = self._readiness.handle
         return Router(guard, doors, well_known)
+
+    def _doors_of(self, mcp: Door) -> dict[bytes, Door]:
+        """The doors while the upstream is not there yet."""
+        return {b"/mcp": mcp, b"/sse": mcp, b"/messages": mcp, READY: self._readiness.handle}
 
     # --- the end -----------------------------------------------------------------------------------------
 
@@ -236,19 +291,33 @@ class _Listening:
         if isinstance(upstream, UrlUpstream) and upstream.reconnect:
             # Every request has a connection of its own, so the next one finds out whether it is back.
             log.info("The upstream is gone: %s. The next request will look for it.", error.detail)
+            self._state.move(State.LOST)
+            if self._watch is not None:
+                self._watch.look_now()
         elif not self._ending.done():
             log.info("The upstream is gone: %s.", error.detail)
             self._end(UpstreamLost())
 
+    def _on_shared_lost(self, error: UpstreamError) -> None:
+        """The link is gone that all clients of the modern era share: nothing takes its place unasked."""
+        if self._config.reconnects or error.is_of_one_session:
+            self._on_session_lost(error)
+        else:
+            self._end(error)
+
     def _on_session_lost(self, error: PenstockError) -> None:
         is_of_one = isinstance(error, UpstreamError) and error.is_of_one_session
-        if isinstance(self._config.upstream, UrlUpstream) and not is_of_one:
+        is_everybodys = isinstance(self._config.upstream, UrlUpstream) or isinstance(error, CannotStart)
+        if is_everybodys and not is_of_one:
             self._end(error)
         else:
             # Each session has a child of its own: one that dies takes its session with it, and no other. Nor
             # does one that the upstream refuses or ends, or that we have no resources to open a connection
             # for: else any client could end the sessions of all the others.
-            log.warning("%s. Its session has ended.", error.headline)
+            cause = f" {error.cause}." if error.cause else ""
+            log.warning("%s.%s Its session has ended.", error.headline, cause)
+            if self._watch is not None:
+                self._watch.look_now()
 
     def _on_signal(self, number: signal.Signals) -> None:
         self._signals += 1
@@ -275,6 +344,8 @@ class _Listening:
             if self._passthrough is not None:
                 self._passthrough.end_streams()
             await asyncio.wait({drained}, timeout=limits.DRAIN_LOOK_SECONDS)
+        if self._watch is not None:
+            await self._watch.stop()
         self._sessions.end_all()
         await self._shared_link.close()
         if self._client is not None:

@@ -19,6 +19,7 @@ from penstock.observers import open_observers
 from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
 from penstock.relay.session_relay import SessionRelay
+from penstock.relay.upstream_state import State, UpstreamState
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
@@ -51,6 +52,7 @@ class _StdioSession:
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._late_error: PenstockError | None = None  # what went wrong after the client had left
         self._signals = 0
+        self._state = UpstreamState()
         self._leave_by = 0.0  # in the loop's time, once a signal has come
         try:
             fds = take_stdio()
@@ -82,6 +84,7 @@ class _StdioSession:
             self._live_rules.start()
         connecting = self._loop.create_task(self._connect())
         error = await self._ending
+        self._state.move(State.LOST if isinstance(error, UpstreamError) else State.DISCONNECTED)
         self._relay.give_up("The session has ended")
         connecting.cancel()
         if error is not None:
@@ -103,10 +106,16 @@ class _StdioSession:
 
     async def _connect(self) -> None:
         """Finds out whether somebody is there before the client asks."""
+        self._state.move(State.CONNECTING)
         try:
             await self._upstream.connect()
         except UpstreamError as error:
-            self._relay.upstream_lost(error)
+            if not self._config.reconnects:
+                self._relay.upstream_lost(error)
+                return
+            log.info("The upstream is not there yet: %s. It is waited for.", error.detail)
+        else:
+            self._state.move(State.CONNECTED)
 
     def _on_client_end(self) -> None:
         self._relay.client_ended()

@@ -344,7 +344,7 @@ def test_97_an_upstream_that_comes_back_with_other_tools_is_told_apart_and_clien
     pages.write_bytes(b'{"tools":[%b]}' % (tool % b"Says what it hears."))
     upstream = Upstream("stdio", tmp_path, "--pages", str(pages))
     with (
-        Proxy(tmp_path, upstream.words(), "--deny", DENY) as proxy,
+        Proxy(tmp_path, upstream.words(), "--deny", DENY, "--on-upstream-loss", "reconnect") as proxy,
         proxy.connect("streamable", "modern") as door,
     ):
         before = door.ask("tools/list")["result"]["tools"]

@@ -81,6 +81,11 @@ class ProxyConfig(Struct, frozen=True):
     observe: ObserveSettings | None = None  # what is kept, counted and traced, where something is
 
     @property
+    def reconnects(self) -> bool:
+        """Whether a lost upstream is looked for, or started, again."""
+        return isinstance(self.upstream, CommandUpstream | UrlUpstream) and self.upstream.reconnect
+
+    @property
     def first_seconds(self) -> float:
         """How long the upstream may take to its first answer."""
         return self.start_seconds if isinstance(self.upstream, CommandUpstream) else self.connect_seconds

@@ -320,6 +320,7 @@ class LegacyDoor:
         except UpstreamError as error:
             log.warning("%s. %s.", error.headline, error.detail)
             send_json(reply, 502, upstream_error_reply(None, error))
+            self._on_lost(error)
             return None
         session = HttpSession(self._sessions.new_id(), link, self._pool)
         session.on_over = lambda error: self._over(session, error)

@@ -135,6 +135,7 @@ class SseDoor:
         except UpstreamError as error:
             log.warning("%s. %s.", error.headline, error.detail)
             send_json(reply, 502, upstream_error_reply(None, error))
+            self._on_lost(error)
             return
         session_id = self._sessions.new_id()
         stream = EventStream(reply)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
 import threading
 
 from penstock import limits
-from penstock.errors import ConnectFailed
+from penstock.errors import CannotStart, RequestFailed, UpstreamError
 from penstock.net.fd_io import enlarge_pipe
 from penstock.net.warden import Warden
+
+OUR_SHORTAGE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
+"""Failures that say something about this machine and nothing about the command."""
 
 
 class Child:
@@ -36,7 +40,7 @@ class Child:
         try:
             words, self.stdin_fd = os.pipe()
         except OSError as why:
-            raise ConnectFailed(command[0], _why_not_started(command[0], cwd, why)) from None
+            raise _failure(command[0], cwd, why) from None
         try:
             warden.expect(words)  # first: were we killed while it starts, nobody would end the child
             self._process = subprocess.Popen(
@@ -51,7 +55,7 @@ class Child:
             )
         except OSError as why:
             os.close(self.stdin_fd)
-            raise ConnectFailed(command[0], _why_not_started(command[0], cwd, why)) from None
+            raise _failure(command[0], cwd, why) from None
         finally:
             os.close(words)
         self.group = self._process.pid
@@ -165,6 +169,12 @@ class Child:
             self._process.wait()
             self._is_group_gone = True
             self._warden.release(self.group)
+
+
+def _failure(command: str, cwd: str | None, why: OSError) -> UpstreamError:
+    if why.errno in OUR_SHORTAGE:
+        return RequestFailed(f"No resources for a process: {os.strerror(why.errno)}")
+    return CannotStart(command, _why_not_started(command, cwd, why))
 
 
 def _why_not_started(command: str, cwd: str | None, why: OSError) -> str:

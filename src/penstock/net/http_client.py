@@ -127,6 +127,17 @@ class HttpClient:
 
         await dial(new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls, self._admits)
 
+    async def look(self) -> None:
+        """Sees whether somebody takes connections; raises ConnectFailed, or RequestFailed when it is us."""
+
+        def new_connection() -> UpstreamConnection:
+            return UpstreamConnection(lambda _: None, lambda _: None, lambda *_: None)
+
+        connection = await dial(
+            new_connection, self.url, self._proxy, self._connect_timeout, self._new_tls, self._admits
+        )
+        connection.close_now()
+
     async def close(self) -> None:
         """Closes every connection; requests under way fail."""
         self._is_closed = True

@@ -133,6 +133,11 @@ class HttpServer:
 
     # For HttpConnection
 
+    def serve(self, handler: Handler) -> None:
+        """From now on gives requests to `handler`; what was remembered for the one before is forgotten."""
+        self.handler = handler
+        self._heads.clear()
+
     def read_head(self, block: bytes) -> RequestHead:
         """The head in `block`. Those of one client are often the same to the last byte, so some are kept,
         with what others have made of them."""

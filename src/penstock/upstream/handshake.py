@@ -55,10 +55,12 @@ def waits() -> Iterator[float]:
         step = min(step * 2, limits.RETRY_MOST_SECONDS)
 
 
-async def revive(attempt: Callable[[], Awaitable[None]], seconds: float) -> bool:
-    """Makes attempts, each of so many `seconds`, until one succeeds; False when all took too long."""
+async def revive(
+    attempt: Callable[[], Awaitable[None]], seconds: float, patience: float = limits.RECONNECT_SECONDS
+) -> bool:
+    """Makes attempts, each of so many `seconds`, until one succeeds; False when all took over `patience`."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + limits.RECONNECT_SECONDS
+    deadline = loop.time() + patience
     for wait in waits():
         await asyncio.sleep(wait)
         try:

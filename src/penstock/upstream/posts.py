@@ -290,7 +290,8 @@ class Posts:
             post.fail_own(error)
             self.close(post)
         elif is_lost and not (answer.is_events and post.message.method == "subscriptions/listen"):
-            self._owner.lost(error)
+            # What could not be connected has reached nobody.
+            self._owner.lost(error, post if isinstance(error, ConnectFailed) else None)
         else:
             # A listen stream may have been silent for hours: that somebody on the way gave up on it says
             # nothing about the upstream.

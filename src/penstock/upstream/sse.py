@@ -81,6 +81,7 @@ class SseUpstream:
         self._posts = SsePosts(client, kept, self._outbox.done, self._outbox.lift, self._refused, self._lose)
         self._stream: HttpAnswer | None = None
         self._was_opened_again = False
+        self._was_answered = False
         self._timer: asyncio.TimerHandle | None = None
         self._waiting = PendingTable()  # requests without an answer
         self._own: tuple[bytes, asyncio.Future[bytes]] | None = None
@@ -209,6 +210,7 @@ class SseUpstream:
             self._outbox.release()
 
     def _take_message(self, raw: bytes) -> None:
+        self._was_answered = True
         id_token = maybe_response_id(raw)
         if len(raw) > limits.MESSAGE_BYTES:
             self._skip_long(id_token, len(raw))
@@ -275,6 +277,10 @@ class SseUpstream:
                 if waiting is not None and not waiting.done():
                     waiting.set_exception(error)
             return
+        if not self.is_proven and self._is_revivable and type(error) in (ConnectFailed, ConnectTimeout):
+            self._outbox.hold()
+            self._revival = self._loop.create_task(self._revive(float("inf")))
+            return
         if not self.is_proven:
             if not isinstance(error, ConnectFailed | RequestFailed):
                 error = ConnectFailed(self._url.shown, error.detail, error.failure)
@@ -288,7 +294,7 @@ class SseUpstream:
         assert self.receiver is not None
         for exchange in self._waiting.close_all():
             self.receiver.upstream_refused(exchange.id_token, "The connection to the upstream was lost")
-        self._revival = self._loop.create_task(self._revive())
+        self._revival = self._loop.create_task(self._revive(limits.RECONNECT_SECONDS))
 
     def _drop_stream(self) -> None:
         self._stop_timer()
@@ -297,8 +303,8 @@ class SseUpstream:
             self._stream.cancel()
             self._stream = None
 
-    async def _revive(self) -> None:
-        is_back = await revive(self._begin_again, self._connect_seconds)
+    async def _revive(self, patience: float) -> None:
+        is_back = await revive(self._begin_again, self._connect_seconds, patience)
         self._revival = self._opened = None
         if is_back:
             self._outbox.release()
@@ -310,7 +316,7 @@ class SseUpstream:
         self._opened = self._loop.create_future()
         self._open()
         await self._opened
-        if self._handshake.initialize is None:
+        if self._handshake.initialize is None or not self._was_answered:
             return
         opening = self._handshake.first_words()
         assert opening.id_token is not None

@@ -257,7 +257,9 @@ class StreamableHttpUpstream:
             return
         if self._has_worked:
             log.info("The upstream is gone: %s.", error.detail)
-        if self._is_revivable and self._has_worked:
+            if isinstance(error, ConnectFailed):
+                unheard = None  # its client hears at once that the upstream is gone
+        if self._is_revivable and (self._has_worked or isinstance(error, ConnectFailed)):
             self._is_reviving = True
             self._clear(unheard)
             self._start(self._revive())
@@ -289,14 +291,16 @@ class StreamableHttpUpstream:
                 self._exchanges.refuse(post, "The connection to the upstream was lost")
 
     async def _revive(self) -> None:
-        if await revive(self._begin_again, self._connect_seconds):
+        # One that was never there is waited for as long as it takes.
+        patience = limits.RECONNECT_SECONDS if self._has_worked else float("inf")
+        if await revive(self._begin_again, self._connect_seconds, patience):
             self._is_reviving = False
             self._outbox.release()
         else:
             self._give_up(UpstreamLost())
 
     async def _begin_again(self) -> None:
-        if self._handshake.initialize is None:
+        if self._handshake.initialize is None or not self._has_worked:
             await self._client.connect()
             return
         await self._ask(self._handshake.first_words())
