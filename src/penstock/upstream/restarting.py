@@ -145,12 +145,17 @@ class RestartingCommand:
         assert self.receiver is not None
         self.receiver.from_upstream(raw)
 
-    def upstream_refused(self, id_token: bytes | None, why: str) -> None:
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """Something came that must not be passed on."""
         if id_token is not None:
             self._waiting.close(id_token)
         if self.receiver is not None:
-            self.receiver.upstream_refused(id_token, why)
+            self.receiver.upstream_refused(id_token, why, raw)
+
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line came that is no message."""
+        if self.receiver is not None:
+            self.receiver.upstream_noise(raw)
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """A process has ended."""
