@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help seeds demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack before-release
+.PHONY: help share dist release-check real-clients seeds demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack before-release
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -29,6 +29,9 @@ help:
 	@echo "make mutants      change the gate in one place at a time and see whether the tests notice (long)"
 	@echo "make instructions  how many instructions an exchange costs, against bench/instructions.json"
 	@echo "make attack       every known attack over every transport, with and without Penstock; writes docs/attacks.md"
+	@echo "make dist         wheel and sdist, built twice and compared; make share makes what is shipped beside the code"
+	@echo "make release-check VERSION=x  one version everywhere, and nothing out of date"
+	@echo "make real-clients  install published AI clients and see that they find wrapped servers (large downloads)"
 	@echo "make before-release  all of the long forms, one after another (hours)"
 	@echo "make clean        remove what the other commands made"
 
@@ -129,6 +132,21 @@ instructions: $(STAMP)
 attack: $(STAMP)
 	@sh scripts/system_setup attack nginx haproxy chromium
 	$(BIN)/python -m trials.attack --write docs/attacks.md
+
+# Completions, man page, bill of materials, registry entry and formula follow the code.
+share: $(STAMP)
+	@$(BIN)/python scripts/make_share.py
+
+dist: share
+	@$(BIN)/python scripts/make_dist.py
+
+release-check: $(STAMP)
+	@$(BIN)/python scripts/release_check.py "$(VERSION)"
+
+# Hundreds of megabytes from npm, so not among the tests that run every time.
+real-clients: $(STAMP)
+	@sh scripts/real_clients_setup
+	$(BIN)/python -m pytest -q -rs tests/e2e/home/test_real_clients.py
 
 # What is too long for CI.
 before-release: conformance attack faults

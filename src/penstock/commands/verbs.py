@@ -56,6 +56,7 @@ VERBS: dict[str, Verb] = {
         "at home", "write down the tools you agree to, or see what has changed", "lock", takes_file=True
     ),
     "unwrap": Verb("at home", "take it out again, or undo a change byte for byte", "unwrap"),
+    "completion": Verb("at home", "the completions of a shell", "completion"),
     "show": Verb(_SEEING, "what a recording holds, one message a row", "show", takes_filter=True),
     "stats": Verb(_SEEING, "what recordings come to, and what is new in them", "stats", takes_filter=True),
     "why": Verb(_SEEING, "everything about one recorded message", "why"),
