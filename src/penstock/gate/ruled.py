@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from penstock import limits
 from penstock.errors import ProtocolError
 from penstock.gate.client_name import maybe_client_name
 from penstock.gate.gate import Gate, error_message
@@ -30,7 +31,7 @@ from penstock.wire.mcp.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.mcp.replies import CANCELLED, error_code, error_reply
+from penstock.wire.mcp.replies import CANCELLED, error_code, error_reply, printable
 
 log = logging.getLogger("penstock")
 
@@ -102,6 +103,7 @@ class RuledGate(Gate):
     ) -> None:
         """The clocks are others where recorded messages are judged again."""
         super().__init__(choice, schema)
+        self._told: dict[tuple[str, str, str], None] = {}  # blocks that people have heard of
         self._clock = clock
         self._wall = wall
         self.may_object = True
@@ -223,11 +225,31 @@ class RuledGate(Gate):
         except Exception:
             log.exception("The rules failed.")
             outcome = _closed(message, _FAILED)
+
+        def then(said: Outcome) -> Verdict:
+            if said.blocked_by is not None:
+                self._say_once(said.blocked_by, exchange)
+            return after(said)
+
         if isinstance(outcome, Outcome):
-            return after(outcome)
-        wait = RuleWait(message, direction == "client", exchange.session, after)
+            return then(outcome)
+        wait = RuleWait(message, direction == "client", exchange.session, then)
         wait.start(outcome)
         return wait
+
+    def _say_once(self, rule: str, exchange: Exchange) -> None:
+        """Tells people of a block, once for each rule, method and tool of a session."""
+        request = exchange.request
+        what = " ".join(part for part in (request.method, request.tool) if part) or "a message"
+        key = (exchange.session.id, rule, what[: limits.NAME_ECHO])
+        if key not in self._told:
+            if len(self._told) >= _MOST_TOLD:
+                self._told.pop(next(iter(self._told)))
+            self._told[key] = None
+            log.info("Rule %s blocked %s in session %s.", rule, printable(what), exchange.session.id[:8])
+
+
+_MOST_TOLD = 1_000
 
 
 def _watches(exchange: Exchange, direction: Direction) -> bool:

@@ -168,7 +168,9 @@ def test_a_real_prometheus_scrapes_us(tmp_path: Path) -> None:
         with errors.open("wb") as file:
             scraper = subprocess.Popen(words, stdout=file, stderr=file)
         try:
-            assert wait_until(lambda: re.search(rb"Listening on\S* address=127\.0\.0\.1:(\d+)", errors.read_bytes()))
+            assert wait_until(
+                lambda: re.search(rb"Listening on\S* address=127\.0\.0\.1:(\d+)", errors.read_bytes())
+            )
             found = re.search(rb"Listening on\S* address=127\.0\.0\.1:(\d+)", errors.read_bytes())
             assert found is not None
             url = f"http://127.0.0.1:{int(found[1])}/api/v1/query?query=penstock_messages_total"

@@ -201,3 +201,24 @@ def test_a_recording_becomes_an_archive_and_spans(recorded: Path, tmp_path: Path
     spans = ParseDict(json.loads((tmp_path / "r.json").read_text()), ExportTraceServiceRequest())
     names = [span.name for span in spans.resource_spans[0].scope_spans[0].spans]
     assert "tools/call read_file" in names
+
+
+def test_the_log_says_each_message_at_debug_and_each_denial_once_at_info(tmp_path: Path) -> None:
+    rules = write_rules(tmp_path)
+    for level in ("debug", "info"):
+        work = tmp_path / level
+        work.mkdir()
+        with Watched(work, "stdio", "stdio", "--config", rules, "--log-level", level, deny="") as watched:
+            door = watched.connect()
+            for _ in range(3):
+                door.call("write_file", b'{"path":"AKIAABCDEFGHIJKLMNOP"}')
+                door.call("echo", b'{"path":"/a.key"}')
+            watched.end()
+            said = watched.stderr
+        assert said.count("Denied a call of write_file") == 1
+        assert said.count("Rule no-keys blocked tools/call echo") == 1
+        each = re.findall(
+            r"^penstock: \w{8} client tools/call \w+: (?:deny|block) by [\w -]+ \d+ bytes$", said, re.M
+        )
+        assert len(each) == (6 if level == "debug" else 0), said
+        assert "AKIAABCDEFGHIJKLMNOP" not in said

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock import limits
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict, Why
 from penstock.wire.json.ambiguity import as_lax_readers_see
@@ -31,6 +33,8 @@ GATED = frozenset({CALL, LIST})
 _REQUEST = Kind.REQUEST
 
 _decode_text = msgspec.json.Decoder(str).decode
+
+log = logging.getLogger("penstock")
 
 
 def judge(message: Message, catalog: ToolCatalog | None) -> Verdict:
@@ -83,7 +87,22 @@ def _call(message: Message, catalog: ToolCatalog) -> Verdict:
     if catalog.typed is not None and name in catalog.typed:
         return _typed_call(message, name, catalog.typed[name])
     why = Why(STAGE, "deny", f"Tool not found: {printable(name)}", TOOL_NOT_FOUND)
+    _say_once(catalog, name)
     return Answer(tool_not_found(message.id_token, name), word="deny", why=why)
+
+
+_told: dict[tuple[int, str], None] = {}
+_MOST_TOLD = 1_000
+
+
+def _say_once(catalog: ToolCatalog, name: str) -> None:
+    """Tells people of a denied call, once for each tool and catalog: a client may try for ever."""
+    key = (id(catalog), name[: limits.NAME_ECHO])
+    if key not in _told:
+        if len(_told) >= _MOST_TOLD:
+            _told.pop(next(iter(_told)))
+        _told[key] = None
+        log.info("Denied a call of %s: it is not among the tools that clients may use.", printable(name))
 
 
 def _typed_call(message: Message, name: str, types: ArgumentTypes) -> Verdict:
