@@ -329,8 +329,9 @@ HOOK_QUEUE = 1_000
 HOOK_QUEUE_BYTES = 16 * 1024 * 1024
 """The same in bytes."""
 
-HOOK_ASKS = 64
-"""Questions under way at webhooks at once, a connection each; more wait within their time limit."""
+HOOK_ASKS = 128
+"""Questions under way at webhooks at once, a connection each; more wait within their time limit. One session
+alone has half of them."""
 
 HOOK_RETRY_SECONDS = 0.5
 """Before the second try of a report, at most; doubled for each one after."""
@@ -338,8 +339,8 @@ HOOK_RETRY_SECONDS = 0.5
 HOOK_RETRY_MOST_SECONDS = 30.0
 """The longest wait before another try."""
 
-SCRIPTS = 8
-"""Scripts running at once; more wait within their time limit."""
+SCRIPTS = 16
+"""Scripts running at once; more wait within their time limit. One session alone has half of them."""
 
 SCRIPTS_WAITING = 1_000
 """Messages waiting for their script to be started; one more is refused."""
@@ -463,6 +464,15 @@ the oldest is forgotten, and what it brings is blocked where rules look at resul
 
 SESSION_TASK_BYTES = 1024 * 1024
 """What those requests may take together, but for the last one."""
+
+LONG_MESSAGE = 64 * 1024
+"""Bytes from which on rules look at the clock, and let others have a turn between two conditions."""
+
+MANY_RULES = 200
+"""So many rules for one method do the same with any message."""
+
+RULES_TURN_SECONDS = 0.01
+"""How long the conditions of one message go on before others have a turn."""
 
 KNOWN_METHODS = 1_024
 """Methods for which the rules that apply are remembered. Real sessions use twenty."""

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from penstock import limits
+from penstock.effects.turns import Shares
 from penstock.errors import EffectFailed
 
 
 class Pauses:
-    """The messages held back now. A held message keeps its bytes in memory, so their number is bounded."""
+    """The messages held back now. A held message keeps its bytes in memory, so their number is bounded, and
+    shared out by sender."""
 
     def __init__(
         self,
@@ -19,22 +21,20 @@ class Pauses:
         most: int = limits.PAUSED_MESSAGES,
     ) -> None:
         self._rest = rest
-        self._most = most
-        self._held = 0
+        self._shares = Shares(most)
 
     @property
     def held_count(self) -> int:
         """How many are held back now."""
-        return self._held
+        return self._shares.held_count
 
-    async def pause(self, seconds: float) -> None:
-        """Comes back after `seconds`; EffectFailed when too many are held back already."""
+    async def pause(self, seconds: float, sender: str = "") -> None:
+        """Comes back after `seconds`; EffectFailed when too many of this sender are held back already."""
         if seconds <= 0:
             return
-        if self._held >= self._most:
-            raise EffectFailed("The delay", f"{self._held} messages are held back already")
-        self._held += 1
+        if not self._shares.take(sender):
+            raise EffectFailed("The delay", f"{self._shares.held_count} messages are held back already")
         try:
             await self._rest(seconds)
         finally:
-            self._held -= 1
+            self._shares.give_back(sender)

@@ -79,26 +79,26 @@ class RealEffects(Effects):
         """All metrics as they are now."""
         return {} if self._counters is None else self._counters.snapshot()
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float, sender: str = "") -> None:
         """Holds one message back."""
         if self._pauses is None:
             from penstock.effects.pause import Pauses
 
             self._pauses = Pauses()
-        await self._pauses.pause(seconds)
+        await self._pauses.pause(seconds, sender)
 
     def notify(self, hook: WebhookSpec, body: bytes) -> None:
         """Sends `body` some time soon; never delays the caller."""
         if not self._is_closed:
             self._hooks().notify(hook, body)
 
-    async def ask_webhook(self, hook: WebhookSpec, body: bytes) -> EffectVerdict:
+    async def ask_webhook(self, hook: WebhookSpec, body: bytes, sender: str = "") -> EffectVerdict:
         """What a webhook decides; EffectFailed when that is not known in time."""
         if self._is_closed:
             raise EffectFailed("A webhook", "It was not asked: we are closing")
-        return await self._hooks().ask(hook, body)
+        return await self._hooks().ask(hook, body, sender)
 
-    async def run_script(self, script: ScriptSpec, body: bytes) -> EffectVerdict:
+    async def run_script(self, script: ScriptSpec, body: bytes, sender: str = "") -> EffectVerdict:
         """What a script decides; EffectFailed when that is not known in time."""
         if self._is_closed:
             raise EffectFailed("A script", "It was not started: we are closing")
@@ -109,7 +109,7 @@ class RealEffects(Effects):
             if self._warden is None:
                 self._warden = self._own_warden = Warden()
             self._scripts = Scripts(self._warden)
-        return await self._scripts.run(script, body)
+        return await self._scripts.run(script, body, sender)
 
     def fork(self, spec: ForkSpec, raw: bytes) -> None:
         """Gives a shadow upstream a copy of the message; never delays the caller."""

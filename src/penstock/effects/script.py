@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping
 
 from penstock import limits
+from penstock.effects.turns import Shares, Turns
 from penstock.effects.verdict_json import NoVerdict, read_verdict
 from penstock.errors import ConnectFailed, EffectFailed
 from penstock.net.child import Child
@@ -43,9 +44,8 @@ class Scripts:
         """`warden` sees to it that no script outlives us; `environ` is ours unless given."""
         self._warden = warden
         self._environ = os.environ if environ is None else environ
-        self._turn = asyncio.Semaphore(at_once)
-        self._most_waiting = most_waiting
-        self._waiting = 0
+        self._turns = Turns(at_once)
+        self._waiting = Shares(most_waiting)
         self._running: set[_Run] = set()
         self._is_closed = False
 
@@ -54,26 +54,25 @@ class Scripts:
         """Scripts that run now."""
         return len(self._running)
 
-    async def run(self, script: ScriptSpec, body: bytes) -> EffectVerdict:
+    async def run(self, script: ScriptSpec, body: bytes, sender: str = "") -> EffectVerdict:
         """What `script` decides about the message in `body`; EffectFailed when that is not known in time.
 
         Waiting for a turn counts as well: whoever asks has to get an answer by then.
         """
         what = f"The script {one_line(os.path.basename(script.argv[0]))}"
-        if self._waiting >= self._most_waiting:
-            raise EffectFailed(what, f"{self._waiting} messages are waiting for scripts already")
-        self._waiting += 1
+        if not self._waiting.take(sender):
+            raise EffectFailed(what, f"{self._waiting.held_count} messages are waiting for scripts already")
         try:
             async with asyncio.timeout(script.timeout):
-                await self._turn.acquire()
+                await self._turns.take(sender)
                 try:
                     status, output = await self._run(script, body, what)
                 finally:
-                    self._turn.release()
+                    self._turns.give_back(sender)
         except TimeoutError:
             raise EffectFailed(what, f"Not done after {round(script.timeout * 1000)}ms") from None
         finally:
-            self._waiting -= 1
+            self._waiting.give_back(sender)
         if status != 0:
             how = f"exited with status {status}" if status > 0 else f"was ended by signal {-status}"
             raise EffectFailed(what, f"It {how}")

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 
 from penstock import __version__, limits
 from penstock.effects.addresses import admission
+from penstock.effects.turns import Turns
 from penstock.effects.verdict_json import NoVerdict, read_verdict
 from penstock.errors import ConfigError, EffectFailed, UpstreamError
 from penstock.net.connect import TlsFactory, default_tls
@@ -56,7 +57,7 @@ class Webhooks:
         self._most_bytes = most_bytes
         self._clients: dict[WebhookSpec, HttpClient] = {}
         self._queues: dict[WebhookSpec, _Queue] = {}
-        self._asking = asyncio.Semaphore(limits.HOOK_ASKS)
+        self._asking = Turns(limits.HOOK_ASKS)
         self._is_closed = False
         self.dropped_count = 0
         """Reports that a full queue pushed out."""
@@ -82,13 +83,16 @@ class Webhooks:
             ):  # at 1, 2, 4, 8 ...: the log is bounded too
                 log.warning("Webhooks are too slow: %d reports were dropped so far.", self.dropped_count)
 
-    async def ask(self, hook: WebhookSpec, body: bytes) -> EffectVerdict:
+    async def ask(self, hook: WebhookSpec, body: bytes, sender: str = "") -> EffectVerdict:
         """What the hook decides; EffectFailed when that is not known in time."""
         where = _name(hook)
         try:
             async with asyncio.timeout(hook.timeout):
-                async with self._asking:
+                await self._asking.take(sender)
+                try:
                     answer = await self._post(hook, body)
+                finally:
+                    self._asking.give_back(sender)
         except TimeoutError:
             raise EffectFailed(where, f"No answer after {round(hook.timeout * 1000)}ms") from None
         except HookFailed as why:

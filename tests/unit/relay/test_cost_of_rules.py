@@ -40,10 +40,32 @@ def test_a_message_that_no_rule_names_costs_the_same_with_no_rules_and_with_a_th
 
 
 def test_rules_that_name_the_method_are_what_costs() -> None:
-    none, ten, twenty = (calls_of(Pair(same(number))) for number in (0, 10, 20))
-    assert none < ten < twenty
+    none, one, ten, hundred = (calls_of(Pair(same(number))) for number in (0, 1, 10, 100))
+    assert none < one
+    assert one == ten == hundred  # rules that ask for a text at a path are found by the text
     assert calls_of(Pair(same(10) + [{**rule, "id": f"o{n}"} for n, rule in enumerate(others(500))])) == ten
 
 
 def test_without_a_configuration_nothing_of_the_rules_is_called() -> None:
     assert calls_of(Pair(None)) < calls_of(Pair([]))
+
+
+def matching(count: int) -> list[dict[str, Any]]:
+    """Rules that look for a pattern at one path, and do not hold."""
+    return [
+        {
+            "id": f"r{n}",
+            "conditions": [
+                {"method_equals": "tools/call"},
+                {"param_matches": {"field": "arguments.*", "pattern": f"secret{n}[0-9]"}},
+            ],
+            "actions": [{"block": "x"}],
+        }
+        for n in range(count)
+    ]
+
+
+def test_one_more_rule_about_a_path_costs_a_few_calls() -> None:
+    """The path is walked, its values are decoded and the patterns are searched once for all of them."""
+    ten, twenty = (calls_of(Pair(matching(number))) for number in (10, 20))
+    assert (twenty - ten) / 10 <= 12

@@ -16,6 +16,9 @@ from penstock.policy.patterns.patterns import Pattern
 # What means the very beginning or end of a text, or might switch that meaning, is asked alone.
 _OF_WHOLE_TEXTS = re.compile(r"\\[AzZ]|\(\?[a-zA-Z]*-").search
 
+LAST = b"\x01\x02penstock\x03"
+"""Stands at the end of what is searched, and is one of the patterns: without it, the search has failed."""
+
 
 class PatternSet:
     """The patterns that rules ask about at one path."""
@@ -26,18 +29,14 @@ class PatternSet:
         self._together = sorted(self.sources - self._alone)
         self._engines: dict[bool, Any] = {}
 
-    def maybe_in(self, texts: list[bytes]) -> frozenset[str]:
-        """The patterns that may be found in one of the texts; all others are found in none."""
-        has_breaks = any(b"\n" in text for text in texts)
-        if has_breaks:
-            texts = [*texts, *(text.rstrip(b"\r\n") for text in texts if text[-1:] in (b"\r", b"\n"))]
-        else:
-            texts = [*texts, *(text.rstrip(b"\r") for text in texts if text[-1:] == b"\r")]
+    def maybe_in(self, texts: list[bytes], has_breaks: bool) -> frozenset[str]:
+        """The patterns that may be found in one of the texts; all others are found in none. With `has_breaks`
+        a text may have several lines. The last of them must be LAST."""
         engine = self._engines.get(has_breaks)
         if engine is None:
             engine = self._engines[has_breaks] = self._compiled(has_breaks)
-        hits = engine.Match(b"\n".join(texts)) or ()
-        if len(self._together) not in hits:  # the empty pattern is found in every text: the search failed
+        hits = engine.Match(b"\n".join(texts) if len(texts) > 1 else texts[0]) or ()
+        if len(self._together) not in hits:  # nothing at all was found: the search itself has failed
             return self.sources
         return self._alone | {self._together[hit] for hit in hits if hit < len(self._together)}
 
@@ -52,6 +51,6 @@ class PatternSet:
         found = re2.Set.SearchSet(options)
         for source in self._together:
             found.Add("(?m)" + source)
-        found.Add("")
+        found.Add(LAST.decode())
         found.Compile()
         return found

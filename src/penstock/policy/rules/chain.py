@@ -6,16 +6,22 @@ Written once, as a coroutine. Where nothing in it waits it is run to its end in 
 from __future__ import annotations
 
 import logging
+import types
+from collections import deque
+from collections.abc import Generator
+from time import monotonic
 from typing import Any
 
 from msgspec import Struct
 
+from penstock import limits
 from penstock.policy.rules.actions import only_tells, waits
 from penstock.policy.rules.cache_action import Cache
 from penstock.policy.rules.custom_interceptors import Custom
 from penstock.policy.rules.effect_actions import Webhook
 from penstock.policy.rules.effect_contract import EffectVerdict
 from penstock.policy.rules.interceptor_config import Chain
+from penstock.policy.rules.plan import Check, Plan
 from penstock.policy.rules.rule_run import Allowed, RuleRun, Stop
 from penstock.policy.rules.rules import Rule
 from penstock.wire.json.json_walk import Broken, TooMany
@@ -36,20 +42,10 @@ Asked = dict[tuple[str, int], tuple[bytes, Any]]
 """Answers asked for ahead of their turn, by rule and action, with the bytes they were asked about."""
 
 
-class Plan(Struct, frozen=True):
-    """Everything that messages of one method and direction have to pass."""
-
-    guards: tuple[Custom, ...]
-    rules: tuple[Rule, ...]
-    generals: tuple[Custom, ...]
-    waits: bool
-    is_stored: bool  # a rule may want to keep the response
-    is_empty: bool
-
-    @property
-    def has_stages(self) -> bool:
-        """Whether there is somebody to ask."""
-        return bool(self.guards or self.rules or self.generals)
+@types.coroutine
+def breathe() -> Generator[None, None, None]:
+    """Lets everybody else have a turn, whoever runs this."""
+    yield
 
 
 class Blocked(Struct, frozen=True):
@@ -73,6 +69,10 @@ class Walk:
         self.blocked: Blocked | None = None
         self.answer: Blocked | None = None
         self._asked: Asked = {}
+        self._is_long = len(scene.message.raw) > limits.LONG_MESSAGE or len(plan.rules) > limits.MANY_RULES
+        now = monotonic() if self._is_long else 0.0
+        self._rests_at = now + limits.RULES_TURN_SECONDS
+        self._ends_at = now + chain.timeout
 
     async def go(self) -> None:
         """All stages, in order, until one ends it."""
@@ -80,14 +80,21 @@ class Walk:
             if await self._hear(guard, 0):
                 return
         ended_at = None
-        for place, rule in enumerate(self._plan.rules):
+        seen = self._scene.message
+        due = deque(self._plan.due(seen, self._scene.context))
+        while due:
+            place = due.popleft()
+            rule = self._plan.rules[place]
             if ended_at is not None and rule.priority < ended_at:
                 break  # rules of the same priority are still heard: if they disagree, block wins
-            live_rules = await self._apply(rule, place)
+            live_rules = await self._apply(place)
             if isinstance(live_rules, Stop) and self._stopped(Blocked(rule.id, live_rules, rule.opaque)):
                 return
             if isinstance(live_rules, Allowed) and self._chain.fail_fast:
                 ended_at = rule.priority
+            if self._scene.message is not seen:
+                seen = self._scene.message
+                due = deque(later for later in self._plan.due(seen, self._scene.context) if later > place)
         if self._is_unspoken and not self._plan.guards:
             self._stopped(Blocked("default_action", Stop("block", UNSPOKEN)))
         if ended_at is not None or (self.blocked and self._chain.fail_fast):
@@ -143,15 +150,19 @@ class Walk:
             raise TypeError(f"it gave back a {type(asked).__name__}, not an EffectVerdict")
         return asked
 
-    async def _apply(self, rule: Rule, place: int) -> Stop | Allowed | None:
+    async def _apply(self, place: int) -> Stop | Allowed | None:
         """Does all actions of a rule whose conditions hold, in order; a stop outweighs an allow."""
-        scene = self._scene
+        scene, check = self._scene, self._plan.checks[place]
+        rule = check.rule
         scene.rule = rule.id
         try:
-            if not rule.holds(scene.message, scene.context):
+            if not await self._holds(check):
                 return None
             # Where silence blocks, a rule speaks only about what its conditions hold for whoever reads it.
-            self._is_unspoken = self._is_unspoken and not rule.holds(scene.message, scene.context, every=True)
+            if self._is_unspoken:
+                self._is_unspoken = not check.holds(scene.message, scene.context, every=True)
+        except TimeoutError:
+            raise
         except Exception as why:
             return self.failed(Unreadable(f"{type(why).__name__}: {why}"))
         scene.held.append(rule.id)
@@ -169,6 +180,25 @@ class Walk:
             if step is not None and not is_stopped:
                 live_rules = step if isinstance(step, Stop) or live_rules is None else live_rules
         return live_rules
+
+    async def _holds(self, check: Check) -> bool:
+        """Whether a rule's conditions hold. If it takes long, others get their turn between any two."""
+        scene = self._scene
+        for condition in check.conditions:
+            if self._is_long:
+                await self._let_others()
+            if not condition.holds(scene.message, scene.context, check.allows):
+                return False
+        return True
+
+    async def _let_others(self) -> None:
+        now = monotonic()
+        if now < self._rests_at:
+            return
+        await breathe()
+        if now > self._ends_at:
+            raise TimeoutError
+        self._rests_at = monotonic() + limits.RULES_TURN_SECONDS
 
     async def _step(self, rule: Rule, number: int, action: Any) -> Stop | Allowed | None:
         scene = self._scene
@@ -189,9 +219,11 @@ class Walk:
         """
         scene = self._scene
         wanted: list[tuple[tuple[str, int], Any]] = []
-        for rule in self._plan.rules[place:]:
+        for number_of_rule in range(place, len(self._plan.rules)):
+            rule = self._plan.rules[number_of_rule]
             try:
-                is_due = rule.id == self._plan.rules[place].id or rule.holds(scene.message, scene.context)
+                check = self._plan.checks[number_of_rule]
+                is_due = number_of_rule == place or check.holds(scene.message, scene.context)
             except Exception:
                 break  # it will fail in its turn
             if not is_due:

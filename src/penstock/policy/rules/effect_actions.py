@@ -28,7 +28,7 @@ class Delay(Struct, frozen=True):
         return f"hold it for {spoken_duration(self.time)}"
 
     async def ask(self, scene: RuleRun) -> EffectVerdict:
-        await scene.effects.pause(self.time)
+        await scene.effects.pause(self.time, scene.sender)
         return ALLOWED
 
 
@@ -74,7 +74,7 @@ class Webhook(Struct, frozen=True):
         scene.effects.notify(self.spec, scene.report(self.include_message))
 
     async def ask(self, scene: RuleRun) -> EffectVerdict:
-        return await scene.effects.ask_webhook(self.spec, scene.report(self.include_message))
+        return await scene.effects.ask_webhook(self.spec, scene.report(self.include_message), scene.sender)
 
 
 class RunScript(Struct, frozen=True):
@@ -104,7 +104,7 @@ class RunScript(Struct, frozen=True):
 
     async def ask(self, scene: RuleRun) -> EffectVerdict:
         spec = ScriptSpec(self.argv, self.timeout, self.env, self.cwd)
-        return await scene.effects.run_script(spec, scene.report())
+        return await scene.effects.run_script(spec, scene.report(), scene.sender)
 
 
 class Fork(Struct, frozen=True):

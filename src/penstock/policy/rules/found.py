@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.policy.patterns.pattern_sets import PatternSet
+from penstock.policy.patterns.pattern_sets import LAST, PatternSet
 from penstock.policy.patterns.patterns import Pattern, as_utf8
 from penstock.policy.rules.json_values import compares_exactly, maybe_number, plain_json, same_parts, text_of
 from penstock.policy.rules.lax_values import maybe_lone_in, maybe_number_in, maybe_truth_in, text_forms
@@ -18,6 +18,7 @@ from penstock.policy.rules.lax_values import maybe_lone_in, maybe_number_in, may
 PatternSets = Mapping[str, PatternSet]
 """The patterns that rules ask about at each path, by the path as it is written."""
 
+_QUOTES_TO_LINES = bytes.maketrans(b'"', b"\n")
 _FEW_PATTERNS = 4
 _SHORT_BYTES = 1024
 
@@ -130,23 +131,29 @@ class Found:
             is_much = sum(map(len, self.tokens)) > _SHORT_BYTES
             if not is_much and len(patterns.sources) < _FEW_PATTERNS:
                 return True
-            self._maybe = patterns.maybe_in(self._searched())
+            self._maybe = patterns.maybe_in(*self._searched())
         return source in self._maybe
 
-    def _searched(self) -> list[bytes]:
-        """The texts as bytes; those that are plain as they stand, without decoding any."""
+    def _searched(self) -> tuple[list[bytes], bool]:
+        """All texts, of which each may be several lines, and whether one has line ends of its own. What is
+        plain is taken as it stands: between quotes, which become line ends too."""
+        plain = LAST
         if self._texts is not None:
-            return [as_utf8(text) for text in self._texts]
-        out: list[bytes] = []
-        for token in self.tokens:
-            if token[:1] == b'"':
-                if b"\\" in token or self._is_uri or b":" in token[:64]:
-                    out += map(as_utf8, text_forms(text_of(token), self._is_uri))
-                else:
-                    out.append(token[1:-1])
-            elif token[:1] not in b"{[n":
-                out.append(token)
-        return out
+            texts = [as_utf8(text) for text in self._texts]
+        else:
+            plain = b"\n".join((*self.tokens, LAST))
+            odd = self.tokens
+            if not self._is_uri and b"\\" not in plain:
+                odd = [token for token in odd if b":" in token[:64]] if b":" in plain else []
+            texts = [
+                as_utf8(form)
+                for token in odd
+                if token[:1] == b'"'
+                for form in text_forms(text_of(token), self._is_uri)
+            ]
+            plain = plain.translate(_QUOTES_TO_LINES)
+        lines = [*texts, *(text.rstrip(b"\r\n") for text in texts if text[-1:] in (b"\r", b"\n"))]
+        return [*lines, plain], any(b"\n" in text for text in texts)
 
 
 def _could_equal(text: bytes, start: int, end: int, wanted: object, every: bool) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine, Generator
 
 from penstock import limits
 from penstock.errors import ProtocolError
 from penstock.policy.exchange import Exchange, Session
+from penstock.policy.patterns.pattern_sets import PatternSet
+from penstock.policy.patterns.patterns import Pattern
 from penstock.policy.rules import embedded, tasks, tool_annotations
 from penstock.policy.rules.cache_action import Cache, store_answer
-from penstock.policy.rules.chain import FAILED, UNKNOWN_TASK, Blocked, Plan, Walk
+from penstock.policy.rules.chain import FAILED, UNKNOWN_TASK, Blocked, Walk
 from penstock.policy.rules.conditions import MethodEquals, MethodIn, flattened
 from penstock.policy.rules.effect_contract import (
     ALLOWED,
@@ -21,14 +23,18 @@ from penstock.policy.rules.effect_contract import (
     WebhookSpec,
 )
 from penstock.policy.rules.exchange import Context, Direction
+from penstock.policy.rules.found import PatternSets
 from penstock.policy.rules.interceptor_config import InterceptorConfig
-from penstock.policy.rules.message_parts import member_place, method_of
+from penstock.policy.rules.message_parts import begin_looking, member_place, method_of
 from penstock.policy.rules.method_classes import REVIEWED
 from penstock.policy.rules.outcome import Outcome, Pass, Refuse
+from penstock.policy.rules.param_conditions import ParamMatches
 from penstock.policy.rules.paths import Edit
+from penstock.policy.rules.plan import Plan, index_of, make_checks
 from penstock.policy.rules.refusals import refusal
+from penstock.policy.rules.response_conditions import ResultMatches
 from penstock.policy.rules.rule_run import RuleFailed, RuleRun, Stop
-from penstock.policy.rules.rules import RuleSet
+from penstock.policy.rules.rules import Rule, RuleSet
 from penstock.policy.rules.tool_conditions import ToolAnnotation
 from penstock.wire.json.ambiguity import as_lax_readers_see
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
@@ -53,8 +59,8 @@ __all__ = [
 
 log = logging.getLogger("penstock")
 
-_NOTHING = Plan((), (), (), waits=False, is_stored=False, is_empty=True)
-_LOOK_ALIKE = Plan((), (), (), waits=False, is_stored=False, is_empty=False)
+_NOTHING = Plan()
+_LOOK_ALIKE = Plan(is_empty=False)
 _ASKED_WITHIN = ("sampling/createMessage", "elicitation/create", "roots/list")
 
 
@@ -82,6 +88,47 @@ def _methods_spoken_of(config: InterceptorConfig) -> frozenset[str]:
     return frozenset(name for name in names if not name.endswith("*"))
 
 
+class _Rest:
+    """What is left of a chain that nothing waits in, but that takes long: a turn of it at a time."""
+
+    def __init__(self, work: Coroutine[None, None, Outcome]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[None, None, Outcome]:
+        try:
+            while True:
+                yield
+                self._work.send(None)
+        except StopIteration as done:
+            outcome: Outcome = done.value
+            return outcome
+        finally:
+            self._work.close()
+
+
+def _nothing_holds(message: Message, context: Context, plan: Plan) -> bool:
+    """Whether no rule holds for the message, as far as that can be told at once."""
+    if len(message.raw) > limits.LONG_MESSAGE or len(plan.rules) > limits.MANY_RULES:
+        return False
+    try:
+        for place in plan.due(message, context):
+            if plan.checks[place].holds(message, context):
+                return False
+    except Exception:  # whoever asks in earnest says what to do about it
+        return False
+    return True
+
+
+def _patterns_by_path(rules: tuple[Rule, ...]) -> PatternSets:
+    """The patterns that are looked for at each path, so that they can be looked for together."""
+    found: dict[str, list[Pattern]] = {}
+    for rule in rules:
+        for part in flattened(rule.conditions):
+            if isinstance(part, ParamMatches | ResultMatches):
+                found.setdefault(part.field.source, []).append(part.pattern)
+    return {path: PatternSet(patterns) for path, patterns in found.items() if len(patterns) > 1}
+
+
 class Interceptor:
     """All rules of one configuration. Immutable; a reload makes a new one and swaps it."""
 
@@ -89,6 +136,7 @@ class Interceptor:
         self.config = config
         self._effects = effects
         self._rules = RuleSet(config.rules)
+        self._patterns = _patterns_by_path(self._rules.rules)
         self._plans: dict[tuple[str | None, Direction], Plan] = {}
         self._spoken_of = _methods_spoken_of(config)
         self._asks_annotations = any(
@@ -149,7 +197,21 @@ class Interceptor:
         denies = config.chain.default_action == "block" and config.classes.class_of(method) == "review"
         learns = direction == "upstream" and method == tool_annotations.LIST and self._asks_annotations
         is_empty = not (guards or rules or generals or is_stored or may_carry or denies or learns)
-        return Plan(guards, rules, generals, slow, is_stored, is_empty)
+        checks = make_checks(rules, method, config.mode == "transport")
+        is_open, indexes = index_of(checks)
+        return Plan(
+            guards,
+            rules,
+            checks,
+            generals,
+            waits=slow,
+            is_stored=is_stored,
+            may_carry=may_carry,
+            denies=denies,
+            is_empty=is_empty,
+            open=is_open,
+            indexes=indexes,
+        )
 
     def _on_message(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
         plan = self._plan(method_of(message, context), context.direction)
@@ -160,14 +222,21 @@ class Interceptor:
             stop = Stop("block", "Method not found", METHOD_NOT_FOUND)
             scene = RuleRun(message, context, self._effects, self.config.rule_set)
             return self._settle(scene, Blocked("method", stop, is_opaque=True), None)
-        if plan.waits:
-            return self._judge(message, context, plan)
+        begin_looking(message, context, self._patterns)
+        # Of a response more is kept than what rules decide.
+        is_plain = plan.is_rules_only and message.kind is not Kind.RESPONSE
+        if is_plain and _nothing_holds(message, context, plan):
+            return Outcome(Pass(message.raw, False))
         work = self._judge(message, context, plan)
+        if plan.waits:
+            return work
         try:
-            work.send(None)
+            waited_for = work.send(None)
         except StopIteration as done:
             outcome: Outcome = done.value
             return outcome
+        if waited_for is None:
+            return _Rest(work)
         work.close()
         log.error("An interceptor waits, but its review is no coroutine function.")
         scene = RuleRun(message, context, self._effects, self.config.rule_set)
@@ -192,11 +261,11 @@ class Interceptor:
         # Without an id a request gets no answer, but it may well be done.
         is_asking = message.method is not None and not message.method.startswith("notifications/")
         walk = Walk(scene, plan, self.config.chain, is_reviewed, is_asking)
-        if not plan.waits:
-            await walk.go()
-            return walk.blocked, walk.answer
         try:
-            await self._effects.within(self.config.chain.timeout, walk.go())
+            if plan.waits:
+                await self._effects.within(self.config.chain.timeout, walk.go())
+            else:
+                await walk.go()
         except TimeoutError:
             walk.ran_out()
         return walk.blocked, walk.answer

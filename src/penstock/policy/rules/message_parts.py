@@ -7,6 +7,9 @@ here: places, paths and values are looked for once, within one budget.
 
 from __future__ import annotations
 
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.found import Found, PatternSets
 from penstock.policy.rules.paths import Path
@@ -15,6 +18,17 @@ from penstock.wire.json.splice import member_spans
 from penstock.wire.mcp.message import Kind, Message
 
 _TOOL = "name"
+
+
+class _Params(Struct):
+    arguments: Raw | UnsetType = UNSET
+
+
+class _Call(Struct):
+    params: _Params
+
+
+_decode_call = msgspec.json.Decoder(_Call).decode
 
 
 class Looks:
@@ -72,11 +86,18 @@ class Place:
             if path.source == _TOOL and self._message.tool is not None:
                 known = Found.of_text(self._message.tool, patterns)  # whoever read it saw no other
             else:
-                start, end = self._located()
-                tokens = path.tokens(self._message.raw, start, end, looks.budget)
-                known = Found(tokens, path.is_uri, patterns)
+                known = Found(self._tokens(path), path.is_uri, patterns)
             self._found[path.source] = known
         return known
+
+    def _tokens(self, path: Path) -> list[bytes]:
+        looks, message = self._looks, self._message
+        if self._member == "params" and path.steps[0] == "arguments" and message.tool is not None:
+            # Whoever read the tool's name has seen that nothing else could be taken for the arguments.
+            token = _decode_call(message.raw).params.arguments
+            return [] if token is UNSET else path.tokens_below(bytes(token), looks.budget)
+        start, end = self._located()
+        return path.tokens(message.raw, start, end, looks.budget)
 
     def sure(self, path: Path) -> list[bytes] | None:
         """What everybody finds at the path, None when somebody finds nothing."""

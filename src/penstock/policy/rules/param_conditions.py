@@ -45,6 +45,10 @@ class ParamEquals(Struct, frozen=True):
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         return equals_at(params_of(message, context), self.field, self.value, every)
 
+    def texts_asked(self) -> tuple[Path, tuple[str, ...]] | None:
+        """The only texts for which it can hold, if it asks for one."""
+        return (self.field, (self.value,)) if isinstance(self.value, str) else None
+
 
 class ParamMatches(Struct, frozen=True):
     """Holds when the value is a string in which the pattern is found; anchor it with ^ and $."""
@@ -66,6 +70,11 @@ class ParamIn(Struct, frozen=True):
 
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         return is_one_of_at(params_of(message, context), self.field, self.values, every)
+
+    def texts_asked(self) -> tuple[Path, tuple[str, ...]] | None:
+        """The only texts for which it can hold, if it asks for texts."""
+        is_text = all(isinstance(value, str) for value in self.values)
+        return (self.field, self.values) if is_text else None
 
 
 class ParamGreaterThan(Struct, frozen=True):

@@ -18,6 +18,7 @@ from penstock.wire.json.json_walk import (
     caseless,
     first_byte,
     leaves,
+    maybe_flat_values,
     members_below,
     parts,
     skip_count,
@@ -27,6 +28,7 @@ from penstock.wire.json.json_walk import (
 
 DEEP = "**"
 CONTAINERS = (b"{", b"[")
+_EVERYTHING = (("*",), (DEEP,))
 _BLANKS = b" \t\r\n"
 _JSON_STARTS = (b"{", b"[", b"\\", b" ")
 
@@ -87,6 +89,14 @@ def tokens(text: bytes, span: Span, steps: tuple[str, ...], budget: Budget, out:
                 tokens(inner, Span(0, len(inner)), steps, budget, out)
     elif not steps or (steps == (DEEP,) and first_byte(text, start) not in CONTAINERS):
         out.append(text[start:end])
+    elif steps in _EVERYTHING and (flat := maybe_flat_values(text, start, end)) is not None:
+        budget.spend(len(flat))
+        out += flat
+        # There is no bracket in it, so a text that holds JSON has one in an escape.
+        for token in flat if text.find(b"\\", start, end) >= 0 else ():
+            if token[1:2] in _JSON_STARTS and (inner := json_within(token)) is not None:
+                budget.go_within()
+                _look_within(inner, steps, budget, out)
     elif steps[0] == DEEP:
         rest = steps if len(steps) == 1 else steps[2:]
         for found, _ in below(text, span, steps, budget):
@@ -97,6 +107,14 @@ def tokens(text: bytes, span: Span, steps: tuple[str, ...], budget: Budget, out:
         for part, _ in chosen(text, span, steps[0]):
             budget.spend()
             tokens(text, Span(part.start, part.end), steps[1:], budget, out)
+
+
+def _look_within(inner: bytes, steps: tuple[str, ...], budget: Budget, out: list[bytes]) -> None:
+    """What a text that holds JSON adds to what is found: that JSON, or, at any depth, what is in it."""
+    if steps == (DEEP,):
+        tokens(inner, Span(0, len(inner)), steps, budget, out)
+    else:
+        out.append(inner)
 
 
 def gather(text: bytes, span: Span, steps: tuple[str, ...], budget: Budget, out: list[bytes]) -> bool | None:

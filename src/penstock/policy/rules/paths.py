@@ -62,6 +62,12 @@ class Path(Struct, frozen=True):
         path_finding.tokens(text, Span(start, end), self.steps, budget or Budget(), out)
         return out
 
+    def tokens_below(self, token: bytes, budget: Budget) -> list[bytes]:
+        """The same, where `token` is what stands at the first step."""
+        out: list[bytes] = []
+        path_finding.tokens(token, Span(0, len(token)), self.steps[1:], budget, out)
+        return out
+
     def sure(self, text: bytes, start: int, end: int, budget: Budget | None = None) -> list[bytes] | None:
         """Every value that somebody finds at this path, if everybody finds one there; else None. Where a star
         stands, that is for each part that has such a value."""

@@ -50,6 +50,11 @@ class RuleRun:
         self.is_changed = False
         self.held: list[str] = []  # ids of the rules whose conditions held
 
+    @property
+    def sender(self) -> str:
+        """Whose message it is, for sharing out what there are only some of."""
+        return self.context.session.id
+
     def seen_by(self, rule: str) -> RuleRun:
         """The same, for another rule that is asked at the same time."""
         other = RuleRun(self.message, self.context, self.effects, self.rule_set)

@@ -22,10 +22,9 @@ from penstock.policy.rules.conditions import (
     Not,
     flattened,
 )
-from penstock.policy.rules.exchange import Context, Direction
+from penstock.policy.rules.exchange import Direction
 from penstock.policy.rules.response_conditions import RESPONSE_CONDITIONS
 from penstock.policy.rules.tool_conditions import CALL, Tool, ToolAnnotation
-from penstock.wire.mcp.message import Message
 
 METHOD_CONDITIONS = (MethodEquals, MethodStartsWith, MethodEndsWith, MethodMatches, MethodIn)
 _OF_RESPONSES = tuple(RESPONSE_CONDITIONS.values())
@@ -79,11 +78,6 @@ class Rule(Struct, frozen=True):
         sets_results = any(isinstance(action, SetResult) for action in self.actions)
         return ("upstream",) if speaks_of_results or sets_results else ("client",)
 
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
-        """Whether all conditions hold; with `every`, or if it allows: whoever reads the message."""
-        every = every or self.allows
-        return all(condition.holds(message, context, every) for condition in self.conditions)
-
 
 class RuleSet:
     """All enabled rules, found by method; a method that no rule names costs one lookup."""
@@ -109,7 +103,7 @@ class RuleSet:
         if known is not None:
             return known
         found = [
-            rule for rule in self._open[direction] if _about_method(All(rule.conditions), method) is not False
+            rule for rule in self._open[direction] if about_method(All(rule.conditions), method) is not False
         ]
         if method is not None:
             found += self._named.get((method, direction), ())
@@ -136,15 +130,15 @@ def methods_named(condition: Any) -> frozenset[str] | None:
     return None
 
 
-def _about_method(condition: Any, method: str | None) -> bool | None:
+def about_method(condition: Any, method: str | None) -> bool | None:
     """What the method alone says about the condition; None when it depends on more."""
     if isinstance(condition, METHOD_CONDITIONS):
         return condition.holds(_OnlyMethod(method), _NO_CONTEXT)  # type: ignore[arg-type]
     if isinstance(condition, Not):
-        inner = _about_method(condition.condition, method)
+        inner = about_method(condition.condition, method)
         return None if inner is None else not inner
     if isinstance(condition, All | Any_):
-        each = [_about_method(part, method) for part in condition.conditions]
+        each = [about_method(part, method) for part in condition.conditions]
         decisive = isinstance(condition, Any_)
         if decisive in each:
             return decisive

@@ -13,7 +13,7 @@ from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.globs import glob_source
 from penstock.policy.rules.json_values import equals
 from penstock.policy.rules.message_parts import method_of, params_of
-from penstock.policy.rules.paths import parse_path
+from penstock.policy.rules.paths import Path, parse_path
 from penstock.policy.rules.tool_annotations import annotation_of
 from penstock.policy.rules.value_tests import holds_at, is_text
 from penstock.wire.mcp.message import Message
@@ -49,6 +49,10 @@ class Tool(Struct, frozen=True):
         if method_of(message, context) != CALL:
             return False
         return holds_at(params_of(message, context), _NAME, is_text(self.names.has, every), every)
+
+    def texts_asked(self) -> tuple[Path, tuple[str, ...]] | None:
+        """The only texts for which it can hold, if it has no patterns."""
+        return None if self.names.globs else (_NAME, tuple(self.names.names))
 
 
 class ToolAnnotation(Struct, frozen=True):

@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Iterator
 
+import msgspec
 from msgspec import Struct
 
 from penstock import limits
@@ -194,6 +195,37 @@ def members_below(text: bytes, start: int, end: int) -> Iterator[tuple[bytes, in
     for found in _NEXT.finditer(text, start, end):
         if found[1] is not None:
             yield found[1], found.start(2) if found[2] is not None else found.end()
+
+
+_FLAT_BYTES = 4 * 1024
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def maybe_flat_values(text: bytes, start: int, end: int) -> list[bytes] | None:
+    """All values of a large container that holds no other, by the decoder's speed; None when it has to be
+    walked: it is small, or not flat, or a name stands twice or is spelt in an odd way."""
+    if (
+        end - start < _FLAT_BYTES
+        or text.find(b"{", start + 1, end) > 0
+        or text.find(b"[", start + 1, end) > 0
+    ):
+        return None
+    if text.count(b",", start, end) > limits.PATH_PARTS:
+        return None
+    raw = text[start:end]
+    try:
+        if raw[:1] == b"[":
+            return [bytes(part) for part in _decode_elements(raw)]
+        found = _decode_members(raw)
+        # With a name that stands twice, or has escapes in it, what is written anew is another text.
+        written = _encode(found)
+        if written != raw and written != msgspec.json.format(raw, indent=-1):
+            return None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return [bytes(value) for value in found.values()]
 
 
 def place_to_add(text: bytes, start: int, end: int) -> tuple[int, bool]:

@@ -49,11 +49,11 @@ class NotedEffects:
     def notify(self, hook: WebhookSpec, body: bytes) -> None:
         self.notes.append(("notify", hook, json.loads(body)))
 
-    async def ask_webhook(self, hook: WebhookSpec, body: bytes) -> EffectVerdict:
+    async def ask_webhook(self, hook: WebhookSpec, body: bytes, sender: str = "") -> EffectVerdict:
         self.notes.append(("ask", hook, json.loads(body)))
         return self._verdict()
 
-    async def run_script(self, script: ScriptSpec, body: bytes) -> EffectVerdict:
+    async def run_script(self, script: ScriptSpec, body: bytes, sender: str = "") -> EffectVerdict:
         self.notes.append(("script", script, json.loads(body)))
         return self._verdict()
 
@@ -62,7 +62,7 @@ class NotedEffects:
             raise self.verdict
         return self.verdict
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float, sender: str = "") -> None:
         self.notes.append(("pause", seconds))
 
     def fork(self, spec: ForkSpec, raw: bytes) -> None:
@@ -134,11 +134,13 @@ def response(result: object = None, id: object = 1, error: object = None) -> Mes
 
 
 def finish(outcome: Outcome | Awaitable[Outcome]) -> Outcome:
-    """The outcome, also of a chain that waits: nothing waits here."""
+    """The outcome, also of a chain that waits: nothing waits here, it only lets others have a turn."""
     if isinstance(outcome, Outcome):
         return outcome
+    turns = outcome.__await__()
     try:
-        outcome.send(None)  # type: ignore[attr-defined]
+        while next(turns) is None:
+            pass
     except StopIteration as done:
         found: Outcome = done.value
         return found
