@@ -48,13 +48,13 @@ class _Effects(DryRunEffects):
         self.line = Line()
         self.was_assumed = False
 
-    async def ask_webhook(self, hook: WebhookSpec, body: bytes) -> EffectVerdict:
+    async def ask_webhook(self, hook: WebhookSpec, body: bytes, sender: str = "") -> EffectVerdict:
         return self._answer(body, self._webhook)
 
-    async def run_script(self, script: ScriptSpec, body: bytes) -> EffectVerdict:
+    async def run_script(self, script: ScriptSpec, body: bytes, sender: str = "") -> EffectVerdict:
         return self._answer(body, self._script)
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float, sender: str = "") -> None:
         """Nobody waits offline."""
 
     def _answer(self, body: bytes, told: Choice) -> EffectVerdict:

@@ -51,19 +51,22 @@ class DryRunEffects:
     def notify(self, hook: WebhookSpec, body: bytes) -> None:
         self.told.append(f"tell {hook.url}")
 
-    async def ask_webhook(self, hook: WebhookSpec, body: bytes) -> EffectVerdict:
+    async def ask_webhook(self, hook: WebhookSpec, body: bytes, sender: str = "") -> EffectVerdict:
         self.told.append(f"ask {hook.url} (rehearsed answer: {self._webhook})")
         return EffectVerdict(decision=self._webhook)
 
-    async def run_script(self, script: ScriptSpec, body: bytes) -> EffectVerdict:
+    async def run_script(self, script: ScriptSpec, body: bytes, sender: str = "") -> EffectVerdict:
         self.told.append(f"run {script.argv[0]} (rehearsed verdict: {self._script})")
         return EffectVerdict(decision=self._script)
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float, sender: str = "") -> None:
         self.told.append(f"wait {seconds:g} s")
 
     def fork(self, spec: ForkSpec, raw: bytes) -> None:
         self.told.append(f"copy it to {spec.url or ' '.join(spec.argv)}")
+
+    def clock(self) -> float:
+        return time.monotonic()
 
     def count(self, name: str, value: float) -> None:
         self.told.append(f"add {value:g} to the metric {name}")

@@ -67,6 +67,10 @@ class RealEffects(Effects):
             self._cache = ResultCache(self._clock)
         self._cache.store(key, result, ttl)
 
+    def clock(self) -> float:
+        """Seconds on a clock that only goes forward."""
+        return self._clock()
+
     def count(self, name: str, value: float) -> None:
         """Adds `value` to the metric `name`."""
         if self._counters is None:

@@ -9,7 +9,6 @@ import logging
 import types
 from collections import deque
 from collections.abc import Generator
-from time import monotonic
 from typing import Any
 
 from msgspec import Struct
@@ -70,7 +69,7 @@ class Walk:
         self.answer: Blocked | None = None
         self._asked: Asked = {}
         self._is_long = len(scene.message.raw) > limits.LONG_MESSAGE or len(plan.rules) > limits.MANY_RULES
-        now = monotonic() if self._is_long else 0.0
+        now = scene.effects.clock() if self._is_long else 0.0
         self._rests_at = now + limits.RULES_TURN_SECONDS
         self._ends_at = now + chain.timeout
 
@@ -192,13 +191,13 @@ class Walk:
         return True
 
     async def _let_others(self) -> None:
-        now = monotonic()
+        now = self._scene.effects.clock()
         if now < self._rests_at:
             return
         await breathe()
         if now > self._ends_at:
             raise TimeoutError
-        self._rests_at = monotonic() + limits.RULES_TURN_SECONDS
+        self._rests_at = self._scene.effects.clock() + limits.RULES_TURN_SECONDS
 
     async def _step(self, rule: Rule, number: int, action: Any) -> Stop | Allowed | None:
         scene = self._scene

@@ -81,6 +81,9 @@ class Effects(Protocol):
     def fork(self, spec: ForkSpec, raw: bytes) -> None:
         """Gives a shadow upstream a copy of the message. Never delays the caller."""
 
+    def clock(self) -> float:
+        """Seconds on a clock that only goes forward, to see how long something takes."""
+
     def count(self, name: str, value: float) -> None:
         """Adds `value` to the metric `name`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
@@ -67,6 +68,9 @@ class NotedEffects:
 
     def fork(self, spec: ForkSpec, raw: bytes) -> None:
         self.notes.append(("fork", spec, raw))
+
+    def clock(self) -> float:
+        return time.monotonic()
 
     def count(self, name: str, value: float) -> None:
         self.metrics[name] = self.metrics.get(name, 0) + value
