@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from gate import SCRIPTED, Gate
 
 
@@ -307,3 +309,35 @@ def test_flags_before_a_command_and_a_file_go_together(tmp_path: Path) -> None:
     with Gate(tmp_path, "--config", str(path)) as gate:
         gate.handshake()
         assert gate.ask("tools/list")["result"]["tools"] == []
+
+
+def limited(**more: object) -> dict[str, object]:
+    return {"rules": [{"id": "a", "actions": [{"rate_limit": {"limit": 1, "window": "1s", **more}}]}]}
+
+
+def guarded(config: dict[str, object]) -> dict[str, object]:
+    return {"method_interceptors": {"tools/call": {"class": "ToolCallInterceptor", "config": config}}}
+
+
+REMEMBERS = {"rules": [{"id": "a", "actions": [{"set_state": {"key": "a", "value": 1}}]}]}
+
+
+@pytest.mark.parametrize(
+    ("interceptor", "more", "is_noted"),
+    [
+        (limited(), {}, True),
+        (limited(key="${client_name}"), {}, False),
+        (REMEMBERS, {}, True),
+        (REMEMBERS, {"stdio": True}, False),
+        (guarded({"rate_limit": {"per_hour": 1}}), {}, True),
+        (guarded({}), {}, False),
+    ],
+)
+def test_it_says_who_shares_a_session(
+    interceptor: dict[str, object], more: dict[str, object], is_noted: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "gate.json"
+    path.write_text(json.dumps({**more, "interceptor": interceptor}))
+    code, out, _ = penstock("check", str(path))
+    assert code == 0
+    assert ("that send no Authorization header are one session" in out) is is_noted

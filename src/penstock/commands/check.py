@@ -6,11 +6,15 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from penstock.arguments import Parser
 from penstock.config.file import ConfigReading, read_bytes
 from penstock.config.model import CommandUpstream, FileConfig, UrlUpstream
 from penstock.wire.mcp.replies import one_line
+
+if TYPE_CHECKING:
+    from penstock.policy.rules.interceptor_config import InterceptorConfig
 
 
 def parser() -> Parser:
@@ -55,6 +59,24 @@ def check_meaning(reading: ConfigReading) -> None:
     check_rules(reading.config.interceptor, order, reading.findings)
 
 
+SHARED_SESSIONS = (
+    "Note: over HTTP, clients of protocol version 2026-07-28 that send no Authorization header are one "
+    "session to these rules, since whatever else tells them apart they could make up. What is counted or "
+    "remembered by session they share. Give each client a token of its own to keep them apart."
+)
+
+
+def _remembers_sessions(config: InterceptorConfig) -> bool:
+    """Whether anything is counted or remembered for each session on its own."""
+    from penstock.policy.rules.actions import RateLimit, SetState
+
+    return any(
+        isinstance(action, SetState) or (isinstance(action, RateLimit) and "session_id" in action.key.source)
+        for rule in config.rules
+        for action in rule.actions
+    ) or any(getattr(guard.object, "counts_sessions", False) for _, guard in config.guards)
+
+
 def summarize(config: FileConfig) -> Iterator[str]:
     """What a configuration does, a line each. Values that may be secrets are not shown."""
     yield f"{config.path} is right."
@@ -72,6 +94,8 @@ def summarize(config: FileConfig) -> Iterator[str]:
     yield "Rules:"
     for line in describe(config.interceptor):
         yield f"  {line}"
+    if not config.is_stdio and _remembers_sessions(config.interceptor):
+        yield SHARED_SESSIONS
 
 
 def _upstream(upstream: CommandUpstream | UrlUpstream | None) -> Iterator[str]:

@@ -91,8 +91,10 @@ def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorCon
         place: Place = ("method_interceptors", method)
         made = make_custom(spec, f"method_interceptors.{method}", BUILT_IN, place, faults, resolve)
         guards += [(method, made)] if made else []
+    classes = [spec.class_ for spec in section.interceptors]
     for index, spec in enumerate(section.interceptors):
-        made = make_custom(spec, spec.class_, {}, ("interceptors", index), faults, None)
+        id = spec.class_ if classes.count(spec.class_) == 1 else f"{spec.class_} (interceptors[{index}])"
+        made = make_custom(spec, id, {}, ("interceptors", index), faults, None)
         generals += [made] if made else []
     is_timed = fields.get("chain", section.chain) is not None
     _check_together(section, faults, section.chain.timeout if is_timed else None)

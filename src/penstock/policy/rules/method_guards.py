@@ -82,6 +82,11 @@ class ToolCallInterceptor:
         self._allowed = None if config.allowed_tools is None else frozenset(config.allowed_tools)
         self._windows = [] if config.rate_limit is None else config.rate_limit.windows()
 
+    @property
+    def counts_sessions(self) -> bool:
+        """Whether it counts the calls of each session."""
+        return bool(self._windows)
+
     def words(self) -> str:
         """What it does, for people."""
         tools = "any tool" if self._allowed is None else ", ".join(sorted(self._allowed))
@@ -201,7 +206,11 @@ def _glob(text: str) -> Pattern:
     if "/" in text and (text[0] not in "/*[" or (text.endswith("/") and text != "/")):
         # Names have no slash in them, and whole paths begin with one and do not end with one.
         bare = text.strip("/")
-        raise Misread(f'the pattern "{text}" matches nothing', f"write {bare}, /{bare} or **/{bare}")
+        own = "" if "/" in bare else f"{bare}, "
+        raise Misread(
+            f'the pattern "{text}" matches nothing: a name has no slash, and a whole path begins with one',
+            f"write {own}/{bare} (there and nowhere else) or **/{bare} (wherever it is)",
+        )
     try:
         return compile_pattern(f"(?is)^{glob_source(text, star='[^/]*', one='[^/]')}$", "deny_patterns")
     except ConfigError as why:

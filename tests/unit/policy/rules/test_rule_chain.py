@@ -343,7 +343,10 @@ def test_general_interceptors_come_last_and_decide_the_same_side_by_side(paralle
     )
     outcome = send(box, CALL)
     assert error_of(outcome)["message"] == "late"
-    assert error_of(outcome)["data"] == {"rule": f"{__name__}:Slow", "action": f"{__name__}:Slow"}
+    assert error_of(outcome)["data"] == {
+        "rule": f"{__name__}:Slow (interceptors[1])",
+        "action": f"{__name__}:Slow",
+    }
     assert all(b'"name":"u"' in raw for _, raw in effects.notes)
     assert effects.side_by_side == ([3] if parallel else [])
 

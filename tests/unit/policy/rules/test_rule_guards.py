@@ -255,3 +255,33 @@ def test_a_pattern_that_could_match_nothing_is_told(pattern: str) -> None:
 def test_a_pattern_for_whole_paths_begins_at_the_root_or_anywhere(pattern: str) -> None:
     guard = ResourceAccessInterceptor(ResourceAccessConfig(None, (pattern, "*.key")))
     assert not guard.allows("file:///w/secrets/x" if "key" not in pattern else "file:///w/a.key")
+
+
+def test_the_hint_for_a_pattern_that_matches_nothing_is_one_that_matches() -> None:
+    for text, words in (
+        ("secrets/*", ["/secrets/*", "**/secrets/*"]),
+        ("keys/", ["keys", "/keys", "**/keys"]),
+    ):
+        _, faults = build(_resources(deny_patterns=[text]))
+        assert "matches nothing" in faults[0].message
+        for word in words:
+            assert word in str(faults[0].hint)
+            assert build(_resources(deny_patterns=[word]))[1] == []
+        assert f"write {text}" not in str(faults[0].hint)
+
+
+def _resources(**config: object) -> dict[str, object]:
+    return {
+        "method_interceptors": {"resources/read": {"class": "ResourceAccessInterceptor", "config": config}}
+    }
+
+
+def test_two_interceptors_of_one_class_have_names_of_their_own() -> None:
+    spec = {"class": "ruled_guards:Quiet"}
+    config, faults = build({"interceptors": [spec, {"class": "ruled_guards:Other"}, spec]})
+    assert config is not None, faults
+    assert [custom.id for custom in config.generals] == [
+        "ruled_guards:Quiet (interceptors[0])",
+        "ruled_guards:Other",
+        "ruled_guards:Quiet (interceptors[2])",
+    ]
