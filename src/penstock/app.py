@@ -36,13 +36,13 @@ def serve(config: ProxyConfig, why: str, reread: Callable[[bytes], ProxyConfig])
     return loop.run(lambda: serve_http(config, reread), extent)
 
 
-def show_tools(config: ProxyConfig, form: str) -> int:
+def show_tools(config: ProxyConfig, form: str, tokenizer: str = "estimate") -> int:
     """Prints the upstream's tools and what the filter makes of them."""
     extent = _extent(config)
     loop.import_asyncio(extent)
     from penstock.commands.tool_table import show
 
-    return loop.run(lambda: show(config, form), extent)
+    return loop.run(lambda: show(config, form, tokenizer), extent)
 
 
 def run_with(config: ProxyConfig, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -154,6 +154,12 @@ def tools_parser() -> Parser:
     parser.add_argument(
         "--format", choices=("table", "json", "names"), default="table", help="how to print them"
     )
+    parser.add_argument(
+        "--tokenizer",
+        choices=("estimate", "o200k"),
+        default="estimate",
+        help="estimate tokens, or count those of the o200k vocabulary (needs tiktoken)",
+    )
     return parser
 
 

@@ -22,6 +22,10 @@ def test_the_page_about_the_command_line_is_what_help_says() -> None:
     assert run(sys.executable, "scripts/cli_docs.py", "--check").returncode == 0
 
 
+def test_the_page_about_clients_is_what_the_table_says() -> None:
+    assert run(sys.executable, "scripts/client_docs.py", "--check").returncode == 0
+
+
 def test_every_option_is_explained() -> None:
     for parser in [proxy_parser(), *(load(name).parser() for name in VERBS)]:
         for action in parser._actions:

@@ -12,35 +12,44 @@ from penstock.net.warden import Warden
 from penstock.open_links import open_upstream
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.tools.token_estimate import HOW_ESTIMATED
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.upstream_probe import UpstreamProbe
 from penstock.wire.mcp.replies import printable
 
 log = logging.getLogger("penstock")
 
 
-async def show(config: ProxyConfig, form: str) -> int:
+async def show(config: ProxyConfig, form: str, tokenizer: str = "estimate") -> int:
     """Asks the upstream for its tools and prints them to stdout."""
+    count, how = None, HOW_ESTIMATED
+    if tokenizer != "estimate":
+        from penstock.commands.tokenizer import HOW_COUNTED, counted, maybe_counter
+
+        count = maybe_counter()
+        how = HOW_ESTIMATED if count is None else HOW_COUNTED
     warden = Warden()
     try:
-        catalog = await _ask(config, warden)
+        catalog = await _ask(config, config.choice if count is None else ToolFilter(), warden)
     finally:
         warden.dismiss()
+    if count is not None:
+        catalog = counted(catalog, config.choice, count)
     for warning in catalog.warnings:
         log.warning("In the upstream's tool list %s.", warning)
     for line in (line for remark in catalog.remarks for line in remark.split("\n")):
         log.warning("%s", line)
     for pattern in catalog.unmatched:
         log.warning("This pattern matches no tool: %s", pattern)
-    sys.stdout.write({"table": as_table, "json": as_json, "names": as_names}[form](catalog))
+    sys.stdout.write({"table": as_table, "json": as_json, "names": as_names}[form](catalog, how))
     sys.stdout.flush()
     return 0
 
 
-async def _ask(config: ProxyConfig, warden: Warden) -> ToolCatalog:
+async def _ask(config: ProxyConfig, choice: ToolFilter, warden: Warden) -> ToolCatalog:
     link = open_upstream(config, warden, is_first=True)
     try:
         await link.connect()
-        _, catalog = await UpstreamProbe(link, config.tools_seconds).learn(config.choice)
+        _, catalog = await UpstreamProbe(link, config.tools_seconds).learn(choice)
         return catalog
     finally:
         await link.close()
@@ -54,12 +63,12 @@ def list_digest(catalog: ToolCatalog) -> str:
     return digest_of_value([read(tool.raw) for tool in catalog.allowed])
 
 
-def as_names(catalog: ToolCatalog) -> str:
+def as_names(catalog: ToolCatalog, how: str = HOW_ESTIMATED) -> str:
     """The names of the allowed tools, one a line."""
     return "".join(f"{printable(tool.name)}\n" for tool in catalog.allowed)
 
 
-def as_json(catalog: ToolCatalog) -> str:
+def as_json(catalog: ToolCatalog, how: str = HOW_ESTIMATED) -> str:
     """Everything, for programs."""
     report = {
         "digest": list_digest(catalog),
@@ -72,13 +81,13 @@ def as_json(catalog: ToolCatalog) -> str:
         "tokens": {
             "allowed": sum(tool.tokens for tool in catalog.allowed),
             "denied": sum(tool.tokens for tool in catalog.denied),
-            "note": HOW_ESTIMATED,
+            "note": how,
         },
     }
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
 
 
-def as_table(catalog: ToolCatalog) -> str:
+def as_table(catalog: ToolCatalog, how: str = HOW_ESTIMATED) -> str:
     """A table for people, with a total."""
     rows = [(printable(tool.name), "allowed", f"{tool.tokens:,}", "") for tool in catalog.allowed]
     rows += [(printable(tool.name), "denied", f"{tool.tokens:,}", str(tool.why)) for tool in catalog.denied]
@@ -90,6 +99,6 @@ def as_table(catalog: ToolCatalog) -> str:
     lines.append("")
     lines.append(
         f"{len(catalog.allowed)} allowed, about {kept:,} tokens; "
-        f"{len(catalog.denied)} denied, about {saved:,} tokens saved ({HOW_ESTIMATED})"
+        f"{len(catalog.denied)} denied, about {saved:,} tokens saved ({how})"
     )
     return "\n".join(lines) + "\n"

@@ -16,4 +16,4 @@ def run(options: argparse.Namespace) -> int:
     """Asks the upstream and prints."""
     from penstock import app, cli
 
-    return app.show_tools(cli.prepare(options)[0], options.format)
+    return app.show_tools(cli.prepare(options)[0], options.format, options.tokenizer)

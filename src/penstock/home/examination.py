@@ -246,7 +246,7 @@ class Examination:
             if any(os.path.basename(word) in _COLD for word in self._subject.words):
                 hint = "The first start downloads; run it once by hand"
             self._add("start", TRANSIENT, shown, hint)
-        elif "Failed to connect to upstream MCP" in said:
+        elif "Failed to connect to upstream MCP at http" in said:
             self._add("start", TRANSIENT, shown)
         else:
             self._add("start", MISCONFIGURED, shown)

@@ -107,3 +107,16 @@ def test_the_list_can_be_sorted_by_name_and_its_digest_follows_what_it_says(tmp_
     assert shown == sorted(tool["name"] for tool in tools)
     turned = json.dumps({"tools": tools[::-1]}).encode()
     assert digest(ODD, "--order", "name") == digest(turned, "--order", "name")
+
+
+def test_exact_counts_need_an_extra_and_else_the_estimate_is_given_with_a_remark(tmp_path: Path) -> None:
+    words = ("tools", "--deny", "^a", "--format", "json", "--tokenizer", "o200k")
+    done = _run(tmp_path, ODD, *words)
+    assert done.returncode == 0
+    report = json.loads(done.stdout)
+    if "Estimated instead" in done.stderr:
+        plain = json.loads(_run(tmp_path, ODD, *words[:-2]).stdout)
+        assert report == plain
+    else:
+        assert report["tokens"]["note"] == "counted with o200k"
+        assert report["tokens"]["denied"] > 0

@@ -131,6 +131,9 @@ def test_what_can_never_work_is_misconfigured(home: Home) -> None:
     assert code == 12
     assert "exited with status 1" in _texts(report, 12)[0]
     assert "no database" in _texts(report, 12)[0]
+    _write(home, ends=_entry(str(PENSTOCK), "--deny", "x", "--", *[bad["command"], *bad["args"]]))
+    code, report = _doctor(home)
+    assert code == 12, "also behind the gate"
     _write(home, gone=_entry("/nowhere/penstock", "--deny", "x", "--", *SERVER))
     assert "is gone" in _texts(_doctor(home)[1], 12)[0]
     _write(home, unset=_entry(*SERVER, env={"A": "${PENSTOCK_NOBODY_SETS_THIS}"}))

@@ -1,0 +1,51 @@
+"""Counting tokens exactly, with the one vocabulary that is public and usual: an extra, never at run time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from msgspec import structs
+
+from penstock.policy.tools.catalog import DeniedTool, Tool, ToolCatalog, build_catalog
+from penstock.policy.tools.token_estimate import shown_text
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.wire.json.ambiguity import members
+
+log = logging.getLogger("penstock")
+
+HOW_COUNTED = "counted with o200k"
+
+
+def maybe_counter() -> Callable[[str], int] | None:
+    """What counts o200k tokens; None, with a remark, where that cannot be had."""
+    try:
+        import tiktoken  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        log.warning("o200k needs the package tiktoken: pip install 'penstock[tokens]'. Estimated instead.")
+        return None
+    log.info("tiktoken downloads its vocabulary once, and keeps it where TIKTOKEN_CACHE_DIR says.")
+    try:
+        encoding = tiktoken.get_encoding("o200k_base")
+    except Exception as why:  # whatever its downloading may raise
+        log.warning("The vocabulary cannot be had (%s). Estimated instead.", type(why).__name__)
+        return None
+    return lambda text: len(encoding.encode(text, disallowed_special=()))
+
+
+def counted(whole: ToolCatalog, choice: ToolFilter, count: Callable[[str], int]) -> ToolCatalog:
+    """What `choice` makes of an unfiltered list, each tool with its exact count."""
+    if whole.refusal is not None:
+        return whole
+    tokens = {tool.name: count(shown_text(members(tool.raw))) for tool in whole.allowed}
+
+    def recount(tool: Tool | DeniedTool) -> Tool | DeniedTool:
+        return structs.replace(tool, tokens=tokens[tool.name])
+
+    catalog = build_catalog([whole.result], choice)
+    return structs.replace(
+        catalog,
+        allowed=tuple(map(recount, catalog.allowed)),
+        denied=tuple(map(recount, catalog.denied)),
+        warnings=whole.warnings + catalog.warnings,
+    )
