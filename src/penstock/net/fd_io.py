@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from penstock import limits
 
+_READ_BYTES = limits.READ_BYTES
+
 
 def make_private(fd: int, writable: bool) -> int:
     """A non-blocking descriptor of ours for the pipe or socket behind `fd`, closed on exec.
@@ -54,7 +56,6 @@ class Reader:
         self._reasons: set[str] = set()
         self._is_over = False
         self._is_pollable = True
-        self._read_bytes = limits.READ_BYTES
         self._watch()
 
     def pause(self, reason: str) -> None:
@@ -105,21 +106,30 @@ class Reader:
 
     def _on_readable(self) -> bool:
         try:
-            data = os.read(self._fd, self._read_bytes)
+            data = os.read(self._fd, _READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
             data = b""
         if data:
-            if len(data) == self._read_bytes:
-                self._read_bytes = limits.BULK_READ_BYTES  # who writes much gets a larger buffer
-            elif self._read_bytes != limits.READ_BYTES:
-                self._read_bytes = limits.READ_BYTES
             self.on_data(data)
+            if len(data) == _READ_BYTES:
+                self._read_more()
             return True
         self.close()
         self._on_end()
         return False
+
+    def _read_more(self) -> None:
+        """Reads on in the same turn what is there already: a large message takes fewer turns."""
+        if self._is_over or self._reasons:
+            return
+        try:
+            data = os.read(self._fd, limits.BULK_READ_BYTES)
+        except OSError:
+            return  # the next turn hears of it
+        if data:
+            self.on_data(data)
 
 
 class Writer:

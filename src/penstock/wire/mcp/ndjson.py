@@ -10,6 +10,7 @@ from penstock import limits
 from penstock.wire.mcp.ids import maybe_id_at_edges
 
 _EDGE = 1024
+_SHORT_BYTES = 4 * 1024
 _BLANK = b" \t\r\n\0"
 
 
@@ -48,12 +49,14 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         """The lines that `data` completes, in order, without their line ends."""
-        end = data.find(b"\n")  # which is far faster than split where lines are long
-        if end == len(data) - 1 and not self._size and _is_bare(line := data[:-1], self._keep):
-            return [line]
-        out: list[bytes | Oversize] = []
-        lines = data.split(b"\n") if end >= 0 else [data]
+        # In what is long there may be no end at all, and to find that out is far faster than to split.
+        lines = data.split(b"\n") if len(data) <= _SHORT_BYTES or _LF in data else [data]
         rest = lines.pop()
+        if not rest and not self._size and len(lines) == 1:
+            line = lines[0]
+            if line.endswith(b"}") and len(line) <= self._keep:  # neither blank, nor with a CR at its end
+                return lines  # type: ignore[return-value]
+        out: list[bytes | Oversize] = []
         if lines:
             first = self._finish(lines[0])
             if first is not None:
