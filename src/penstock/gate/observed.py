@@ -14,12 +14,13 @@ from penstock.gate.gate import Gate
 from penstock.gate.record import MessageKind, Observer, Record, Sender
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
 from penstock.policy.tools import tool_gate
-from penstock.policy.verdict import Answer, Drop, Forward, Hold, Verdict, Wait, Why, Word
+from penstock.policy.verdict import FORWARD, Answer, Forward, Hold, Verdict, Wait, Why, Word
 from penstock.wire.mcp.eras import Era, maybe_modern_meta
 from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message, read_upstream_message
 
 log = logging.getLogger("penstock")
 
+_RESPONSE = Kind.RESPONSE
 _KINDS: dict[Kind, MessageKind] = {
     Kind.REQUEST: "request",
     Kind.NOTIFICATION: "notification",
@@ -88,7 +89,7 @@ class ObservedGate(Gate):
     def _begin(self, message: Message, exchange: Exchange) -> float:
         """When the message came, on the monotonic clock: one that was held came when it was first seen."""
         now = time.monotonic()
-        if message.kind is Kind.RESPONSE:
+        if message.kind is _RESPONSE:
             return now
         if not exchange.started:
             exchange.started = now
@@ -105,7 +106,9 @@ class ObservedGate(Gate):
     def _follow(
         self, sender: Sender, message: Message, exchange: Exchange, verdict: Verdict, since: float
     ) -> None:
-        if isinstance(verdict, Wait):
+        if verdict is FORWARD:
+            self._saw(sender, message, exchange, FORWARD, since)
+        elif isinstance(verdict, Wait):
             verdict.then(lambda settled: self._saw(sender, message, exchange, settled, since))
         elif not isinstance(verdict, Hold):  # held: it will be asked about again
             self._saw(sender, message, exchange, verdict, since)
@@ -113,14 +116,9 @@ class ObservedGate(Gate):
     def _saw(
         self, sender: Sender, message: Message, exchange: Exchange, verdict: Verdict, since: float
     ) -> None:
-        assert isinstance(verdict, Forward | Answer | Drop)
         now, wall = time.monotonic(), time.time()
-        is_response = message.kind is Kind.RESPONSE
-        sent = None
-        if isinstance(verdict, Forward) and verdict.message is not None:
-            sent = verdict.message.raw
-        elif isinstance(verdict, Answer):
-            sent = verdict.raw
+        is_response = message.kind is _RESPONSE
+        sent = None if verdict is FORWARD else _sent(verdict)
         record = Record(
             wall - (now - since),
             exchange.session,
@@ -129,13 +127,13 @@ class ObservedGate(Gate):
             (exchange.method or None) if is_response else message.method,
             message.id_token,
             message.raw,
-            verdict.word,
+            verdict.word,  # type: ignore[union-attr]
             sent,
-            verdict.why,
+            verdict.why,  # type: ignore[union-attr]
             exchange.record if is_response else None,
             exchange.status if is_response else None,
-            round((now - since) * 1_000_000),
-            _maybe_tool(exchange.request),
+            int((now - since) * 1_000_000),
+            exchange.request.tool or _maybe_tool(exchange.request),
             exchange.headers,
         )
         if is_response:
@@ -150,6 +148,15 @@ class ObservedGate(Gate):
                 observer.saw(record)
             except Exception:
                 log.exception("An observer failed.")
+
+
+def _sent(verdict: Verdict) -> bytes | None:
+    """What went on in its place, or what its sender was answered."""
+    if isinstance(verdict, Answer):
+        return verdict.raw
+    if isinstance(verdict, Forward) and verdict.message is not None:
+        return verdict.message.raw
+    return None
 
 
 def _maybe_tool(request: Message) -> str | None:

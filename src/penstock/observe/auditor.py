@@ -276,7 +276,7 @@ class _Answer(Struct):
 
 def stamp(moment: float) -> str:
     """A time as the audit writes it."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def _last_line(path: str) -> list[bytes]:

@@ -12,7 +12,7 @@ from msgspec import structs
 from penstock.observe import bounds
 from penstock.observe.record import Record
 from penstock.observe.settings import MaskSettings
-from penstock.observe.values import spelt_value_of
+from penstock.observe.values import spelt_value_of, value_of
 from penstock.policy.masks import MASK, mask_secrets
 
 KEYS = (
@@ -39,6 +39,8 @@ class Masker:
 
     def text(self, text: str) -> str:
         """`text` without what looks like a secret or is one of ours."""
+        if len(text) < _SHORTEST:
+            return text
         if self._held is not None:
             text = self._held.sub(MASK, text)
         text = mask_secrets(text)
@@ -92,7 +94,7 @@ class Masker:
         """A JSON value as the audit keeps it: masked; past so many bytes the beginning of its text."""
         if len(raw) <= most:
             try:
-                return self.value(spelt_value_of(raw))
+                return self.value(value_of(raw))
             except ValueError:
                 pass
         text = raw[: most + bounds.MASK_OVERLAP_BYTES].decode("utf-8", "replace")
@@ -125,6 +127,7 @@ class Masker:
         return structs.replace(record, raw=self.message(record.raw), sent=sent)
 
 
+_SHORTEST = 8  # characters of anything that we would mask
 _OPEN = frozenset({"jsonrpc", "id", "method"})
 
 

@@ -214,13 +214,10 @@ class Metrics:
         return ("\n".join(out) + "\n").encode("utf-8", "replace")
 
 
-_ERROR_MARKS = (b'"error"', b'"isError"')
-
-
 def error_type(record: Record) -> str:
     """What went wrong, by a response: its code, `tool_error`, or nothing."""
     raw = record.raw
-    if not any(mark in raw for mark in _ERROR_MARKS):
+    if b'"error"' not in raw and b'"isError"' not in raw:
         return ""
     from penstock.observe.auditor import outcome_of  # answers that look wrong are few
     from penstock.wire.mcp.replies import error_code

@@ -36,12 +36,12 @@ class Tap:
 
     def saw(self, record: Record) -> None:
         """A message came by. What we answered to it is a message of its own."""
-        if record.id_token is not None and record.request is None:
+        if record.request is None and (record.sender == "penstock" or self._own):
             self._pair(record)
-        decided = record.received + record.micros / 1e6
+        decided = record.received
         self._tell(record)
-        if is_answered(record):
-            assert record.sent is not None
+        if record.sent is not None and is_answered(record):
+            decided += record.micros / 1e6
             reply = Record(
                 decided,
                 record.session,
@@ -57,7 +57,8 @@ class Tap:
 
     def _pair(self, record: Record) -> None:
         """Finds the request of an answer to what we asked ourselves: those go by no exchange."""
-        assert record.id_token is not None
+        if record.id_token is None:
+            return
         if record.sender == "penstock" and record.kind == "request":
             if len(self._own) >= _OWN_REQUESTS:
                 self._own.pop(next(iter(self._own)))
@@ -73,7 +74,18 @@ class Tap:
         if record.received < self._time:
             record.received = self._time  # the wall clock was set back; the recording's never is
         self._time = record.received
-        for watcher in self._watchers:
+        watcher = None
+        try:
+            for watcher in self._watchers:
+                watcher(record)
+        except Exception:
+            self._go_on_after(watcher, record)
+
+    def _go_on_after(self, broken: Watcher | None, record: Record) -> None:
+        """One of them failed: it is told once, and those behind it get the record all the same."""
+        assert broken is not None
+        self._complain(broken)
+        for watcher in self._watchers[self._watchers.index(broken) + 1 :]:
             try:
                 watcher(record)
             except Exception:
