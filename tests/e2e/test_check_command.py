@@ -153,6 +153,47 @@ def test_what_is_well_formed_and_cannot_be_meant_is_told_all_at_once(tmp_path: P
     ]
 
 
+MISPLACED = """\
+interceptor:
+  classes: {tool/call: review, "vendor/*": log}
+  method_interceptors:
+    resource/read: {class: ResourceAccessInterceptor}
+  rules:
+    - id: bare
+      conditions: [{tool: a}, {param_exists: path}]
+      actions: [{log: x}]
+    - id: whole
+      conditions: [{param_equals: {field: params.name, value: a}}]
+      actions: [{log: x}]
+    - id: jail
+      conditions: [{tool: a}, {path_outside: {fields: [arguments.path, paths], roots: /a}}]
+      actions: [{block: x}]
+    - id: result
+      conditions: [{tool: a}, {not: {result_exists: result.content}}]
+      actions: [{log: x}]
+    - id: fine
+      conditions: [{tool: a}, {param_exists: "**.path"}, {param_exists: _meta.a}]
+      actions: [{log: x}]
+    - id: of-others
+      conditions: [{method_equals: prompts/get}, {param_exists: path}]
+      actions: [{log: x}]
+"""
+
+
+def test_a_path_that_begins_where_nothing_is_gets_a_hint(tmp_path: Path) -> None:
+    _, faults = faults_of(tmp_path, MISPLACED)
+    assert faults == [
+        ':2: interceptor.classes: MCP has no method "tool/call"; did you mean "tools/call"?',
+        ':4: interceptor.method_interceptors: MCP has no method "resource/read"; '
+        'did you mean "resources/read"?',
+        ':7: interceptor.rules[0]: the params of tools/call have no "path"; did you mean "arguments.path"?',
+        ':10: interceptor.rules[1]: "params.name" begins in params already; leave out params: name',
+        ':13: interceptor.rules[2]: the params of tools/call have no "paths"; '
+        'did you mean "arguments.paths"?',
+        ':16: interceptor.rules[3]: "result.content" begins in the result already; leave out result',
+    ]
+
+
 def test_a_run_is_not_kept_from_starting_by_what_may_come_later(tmp_path: Path) -> None:
     path = tmp_path / "gate.yaml"
     path.write_text(WELL_FORMED)

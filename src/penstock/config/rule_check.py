@@ -13,11 +13,13 @@ from penstock.config.keys import INTERCEPTOR
 from penstock.effects.addresses import is_public
 from penstock.errors import ConfigError
 from penstock.policy.rules.binder import did_you_mean
-from penstock.policy.rules.conditions import MethodEquals, MethodIn, flattened
+from penstock.policy.rules.conditions import All, MethodEquals, MethodIn, flattened
 from penstock.policy.rules.dead_rules import maybe_why_dead
 from penstock.policy.rules.effect_actions import Fork, RunScript, Webhook
 from penstock.policy.rules.interceptor_config import InterceptorConfig
-from penstock.policy.rules.rules import Rule
+from penstock.policy.rules.path_conditions import PathOutside
+from penstock.policy.rules.rules import Rule, methods_named
+from penstock.policy.rules.tool_conditions import CALL
 from penstock.wire.http.url import parse_url
 from penstock.wire.mcp.methods import KNOWN
 
@@ -26,6 +28,7 @@ _SCRIPT_ENDINGS = (".py", ".sh", ".js", ".mjs", ".rb", ".pl")
 
 def check_rules(config: InterceptorConfig, order: dict[str, int], findings: Findings) -> None:
     """Notes what is wrong with rules that are well-formed; `order` says where each id stands in the file."""
+    _check_methods(config, findings)
     for rule in config.rules:
         where = f"interceptor.rules[{order[rule.id]}]"
         path = (INTERCEPTOR, "rules", order[rule.id])
@@ -33,6 +36,8 @@ def check_rules(config: InterceptorConfig, order: dict[str, int], findings: Find
             hint = _maybe_method(method)
             if hint is not None:
                 findings.add((*path, "conditions"), f'{where}: MCP has no method "{method}"', hint)
+        for fault, hint in _field_faults(rule):
+            findings.add((*path, "conditions"), f"{where}: {fault}", hint)
         if rule.enabled:
             why = maybe_why_dead(rule, config.rules, config.chain.fail_fast)
             if why is not None:
@@ -41,6 +46,40 @@ def check_rules(config: InterceptorConfig, order: dict[str, int], findings: Find
             for fault, hint in _action_faults(action):
                 place = (*path, "actions", number)
                 findings.add(place, f"{where}.actions[{number}]: {fault}", hint)
+
+
+def _check_methods(config: InterceptorConfig, findings: Findings) -> None:
+    """The methods that stand elsewhere than in rules."""
+    for section, names in (
+        ("method_interceptors", [name for name, _ in config.guards]),
+        ("classes", [name for name, _ in config.classes.own if not name.endswith("*")]),
+    ):
+        for name in names:
+            hint = _maybe_method(name)
+            if hint is not None:
+                place = (INTERCEPTOR, section, name)
+                findings.add(place, f'{INTERCEPTOR}.{section}: MCP has no method "{name}"', hint)
+
+
+_PARAMS_OF_CALLS = frozenset("name arguments _meta task inputResponses requestState * **".split())
+
+
+def _field_faults(rule: Rule) -> Iterator[tuple[str, str]]:
+    """Paths that begin where nothing is: some write them from the top of the message, or of the arguments."""
+    methods = methods_named(All(rule.conditions))
+    if methods is not None and methods.isdisjoint(KNOWN):
+        return  # a vendor's params may be called anything
+    for part in flattened(rule.conditions):
+        fields = part.fields if isinstance(part, PathOutside) else [getattr(part, "field", None)]
+        is_of_result = type(part).__name__.startswith("Result")
+        for field in (one for one in fields if one is not None):
+            first, source = field.steps[0], str(field)
+            if is_of_result and first == "result":
+                yield f'"{source}" begins in the result already', "leave out result"
+            elif not is_of_result and first == "params":
+                yield f'"{source}" begins in params already', f"leave out params: {source[7:]}"
+            elif not is_of_result and methods == frozenset({CALL}) and first not in _PARAMS_OF_CALLS:
+                yield f'the params of {CALL} have no "{first}"', f'did you mean "arguments.{source}"?'
 
 
 def _methods(rule: Rule) -> Iterator[str]:
