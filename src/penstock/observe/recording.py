@@ -158,6 +158,10 @@ def encode_record(record: Record) -> list[bytes]:
         head += f',"era":"{session.era.value}"'
     if session.client_name:
         head += f',"client":{_text(session.client_name)}'
+    if record.headers:
+        kept = kept_headers(record)
+        if kept:
+            head += f',"headers":{_encode(kept).decode()}'
     if record.trace:
         head += f',"trace":"{record.trace}"'
     head += f',"us":{record.micros}'
@@ -169,6 +173,19 @@ def encode_record(record: Record) -> list[bytes]:
     pieces += member_of(record.raw, b"", record.kind != "other")
     pieces.append(b"}\n")
     return pieces
+
+
+KEPT_HEADERS = frozenset((b"content-type", b"mcp-protocol-version", b"mcp-method", b"mcp-name"))
+"""Of an HTTP request, nothing else is ever kept: neither credentials nor cookies nor session ids."""
+
+
+def kept_headers(record: Record) -> dict[str, str]:
+    """The headers that may be kept of the request that brought a message."""
+    return {
+        name.decode("latin-1").lower(): value.decode("latin-1")
+        for name, value in record.headers
+        if name.lower() in KEPT_HEADERS
+    }
 
 
 def is_answered(record: Record) -> bool:

@@ -7,6 +7,7 @@ import hmac
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -296,6 +297,19 @@ def _fill(path: Path) -> None:
                 pass
 
 
+def test_what_must_be_on_disk_first_is_there_before_the_upstream_hears_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    config = write_rules(tmp_path, f"audit: {{file: {path}, sync: record}}\n")
+    with Watched(tmp_path, "stdio", "stdio", "--config", config) as watched:
+        door = watched.connect()
+        for number in range(5):
+            door.call("echo", b'{"n":%d}' % number)
+            assert b'"n":%d' % number in path.read_bytes()  # not later: it was there before the answer
+        watched.end()
+    assert penstock("audit", "verify", str(path)).startswith("intact")
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq here")
 def test_a_filter_finds_what_jq_finds(audited: Path) -> None:
     for words, expression in [
         (["method:tools/call"], '.method == "tools/call"'),

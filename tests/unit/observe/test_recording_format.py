@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -44,8 +45,10 @@ def test_the_bytes_come_back_and_the_line_is_json(raw: bytes) -> None:
     assert found is not None
     assert found.raw == raw
     assert found.n == len(raw)
-    shown = subprocess.run(["jq", "-e", ".n"], input=data, capture_output=True, check=True)
-    assert int(shown.stdout) == len(raw)
+    assert json.loads(data)["n"] == len(raw)
+    if shutil.which("jq") is not None:
+        shown = subprocess.run(["jq", "-e", ".n"], input=data, capture_output=True, check=True)
+        assert int(shown.stdout) == len(raw)
 
 
 @given(st.binary(max_size=200))
@@ -131,8 +134,8 @@ def test_packed_files_are_read(tmp_path: Path, packed: str) -> None:
     if packed == "gz":
         path.write_bytes(gzip.compress(data))
     else:
-        pytest.importorskip("zstandard", reason="zstandard is not installed")
-        path.write_bytes(subprocess.run(["zstd", "-c"], input=data, capture_output=True, check=True).stdout)
+        zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed")
+        path.write_bytes(zstandard.compress(data))
     assert [one.raw for one in RecordingReader(str(path))] == [CALL]
 
 
