@@ -7,9 +7,8 @@ time it is asked for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-
-from penstock.net.connect import Admission
 
 # What ipaddress calls global in some versions of Python, and what we do not mean by it.
 _NOT_PUBLIC_V4 = tuple(map(IPv4Network, ("192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4")))
@@ -19,7 +18,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")  # the last four bytes are an IPv4 address 
 _NO_HOST_V4 = IPv4Network("0.0.0.0/8")
 
 
-def admission(is_private_allowed: bool) -> Admission:
+def admission(is_private_allowed: bool) -> Callable[[str], bool]:
     """The judgement for a rule that does or does not say `allow_private: true`."""
     return is_somewhere if is_private_allowed else is_public
 
