@@ -129,9 +129,14 @@ def proxy_parser() -> Parser:
     )
     add(
         "--era",
-        choices=("auto", "same"),
-        help="a client of the older era over an upstream that speaks only the newer one is translated; "
-        "same: never",
+        choices=("auto", "bridge", "same"),
+        help="translate for a client of one era over an upstream that speaks only the other; auto lets "
+        "clients that know both fall back by themselves, same never translates",
+    )
+    add(
+        "--input-timeout",
+        metavar="TIME",
+        help="how long a translated question in the middle of a call waits for its answer; default 10m",
     )
     add("--max-message", metavar="SIZE", help="the largest message, such as 50MB; default 10MiB")
     add(

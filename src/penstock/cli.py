@@ -165,7 +165,10 @@ def choose_door(
             ),
             message_bytes=_message_bytes(options, file),
             refreshes_tools=options.refresh_tools or file.refreshes_tools,
-            translates=(options.era or file.era) != "same",
+            era=options.era or file.era or "auto",
+            input_seconds=_seconds(
+                options.input_timeout, "--input-timeout", file.input_seconds, limits.INPUT_SECONDS
+            ),
             validate=options.validate or file.validate,
             allowed_hosts=file.allowed_hosts + tuple(options.allow_host),
             allowed_origins=file.allowed_origins + tuple(options.allow_origin),

@@ -272,6 +272,10 @@ SESSION_IDLE_SECONDS = 1800.0
 """How long a session may be silent, with no stream open and nothing under way, before it is ended, unless
 --session-idle says otherwise."""
 
+INPUT_SECONDS = 600.0
+"""How long a translated question in the middle of a call waits for its answer, unless --input-timeout says
+otherwise: people answer some of them."""
+
 SESSION_SHY_SECONDS = 60.0
 """The same for a session whose client never came back after its first request."""
 

@@ -35,7 +35,7 @@ from penstock.relay.contracts import UpstreamLink
 from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
 from penstock.relay.shared_link import SharedLink
-from penstock.relay.upstream_probe import UpstreamProbe
+from penstock.relay.upstream_probe import NotThisEra, UpstreamProbe
 from penstock.relay.upstream_state import State, UpstreamState
 from penstock.upstream.handshake import waits
 from penstock.wire.mcp.eras import Era
@@ -85,7 +85,7 @@ class _Listening:
             config.tools_seconds,
             say_catalog,
             self._opened.new_session,
-            config.translates,
+            config.era != "same",
         )
         self._shared_link = SharedLink(
             self._open_shared,
@@ -94,6 +94,8 @@ class _Listening:
             config.tools_seconds,
             say_catalog,
             self._on_shared_lost,
+            config.era,
+            config.input_seconds,
         )
         self._state = UpstreamState()
         self._readiness = Readiness(self._state)
@@ -103,6 +105,7 @@ class _Listening:
         self._has_sessions = False
         self._is_listening = False
         self._is_modern_only = False
+        self._is_legacy_only = False  # as far as somebody asked
         self._kind: str | None = None
 
     async def run(self) -> int:
@@ -208,6 +211,8 @@ class _Listening:
                 say_catalog(catalog)
             else:
                 log.info("%d tools, none denied.", len(catalog.allowed))
+            if era is Era.LEGACY and self._is_streamable(link) and self._config.era == "bridge":
+                self._is_legacy_only = not await self._speaks_modern()
             if era is Era.MODERN and not self._is_streamable(link):
                 is_kept = True
                 self._shared_link.adopt(link, catalog)
@@ -216,6 +221,14 @@ class _Listening:
             self._has_sessions = bool(getattr(link, "has_session", False))
             if not is_kept:
                 self._pool.close_link(link)
+
+    async def _speaks_modern(self) -> bool:
+        """Whether an upstream that took a handshake takes requests of the newer era as well."""
+        try:
+            self._catalogs.put(CatalogKey(Era.MODERN), await self._learn(Era.MODERN))
+        except NotThisEra:
+            return False
+        return True
 
     async def _learn(self, era: Era) -> ToolCatalog:
         """Asks the upstream for the catalog of an era that nobody spoke so far."""
@@ -269,7 +282,10 @@ class _Listening:
                 upstream.passes_cookies,
             )
             doors[b"/mcp"] = self._passthrough.handle
-            if self._is_modern_only and config.translates:
+            modern = ModernDoor(self._shared_link, self._opened.gate, self._opened.sessions)
+            if self._is_legacy_only:
+                doors[b"/mcp"] = _by_era(self._passthrough.handle, modern.handle)
+            elif self._is_modern_only and config.era != "same":
                 legacy = LegacyDoor(self._pool, self._sessions, self._on_session_lost)
                 doors[b"/mcp"] = _by_era(legacy.handle, self._passthrough.handle)
             well_known = self._passthrough.handle_well_known

@@ -18,6 +18,7 @@ from penstock.net.warden import Warden
 from penstock.observers import open_observers
 from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
+from penstock.relay.contracts import UpstreamLink
 from penstock.relay.session_relay import SessionRelay
 from penstock.relay.upstream_state import State, UpstreamState
 
@@ -64,18 +65,26 @@ class _StdioSession:
         opened = open_gate(config, self._live_rules, observers)
         self._relay = SessionRelay(
             self._client,
-            self._upstream,
+            self._maybe_bridged(self._upstream),
             opened.gate,
             opened.new_session(),
             tools_seconds=config.tools_seconds,
             first_seconds=config.first_seconds,
             on_catalog=say_catalog,
             on_fatal=self._end,
-            translates=config.translates,
+            translates=config.era != "same",
         )
         self._client.hearer = self._relay
         self._client.peer = self._upstream
         self._upstream.peer = self._client
+
+    def _maybe_bridged(self, link: UpstreamLink) -> UpstreamLink:
+        """The link, or one around it that leads modern clients to a legacy upstream."""
+        if self._config.era != "bridge":
+            return link
+        from penstock.relay.adapters.modern_client_link import ModernClientLink
+
+        return ModernClientLink(link, self._config.input_seconds)
 
     async def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

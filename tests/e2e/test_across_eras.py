@@ -101,3 +101,60 @@ def test_nothing_of_the_bridge_is_loaded_before_a_refusal(tmp_path: Path) -> Non
         assert gate.is_alive()
         assert "penstock.bridge" not in gate.stderr
     assert (ROOT / "src" / "penstock" / "bridge").is_dir()
+
+
+BRIDGE = ("--era", "bridge")
+
+
+@pytest.fixture(
+    params=[("stdio", "stdio"), ("streamable", "stdio"), ("streamable", "sse"), ("streamable", "streamable")],
+    ids="-".join,
+)
+def modern(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A modern client over an upstream that speaks only the older era."""
+    kind, transport = request.param
+    with Upstream(transport, tmp_path, "--legacy-only") as upstream:
+        door: Client
+        if kind == "stdio":
+            words = [sys.executable, "-m", "penstock", "--stdio", *DENY, *BRIDGE, *upstream.words()]
+            with (tmp_path / "errors").open("wb") as errors:
+                door = StdioDoor(words, "modern", errors)
+            with door:
+                door.upstream = upstream  # type: ignore[attr-defined]
+                yield door
+        else:
+            with (
+                Proxy(tmp_path, upstream.words(), *DENY, *BRIDGE) as proxy,
+                proxy.connect(kind, "modern") as door,
+            ):
+                door.upstream = upstream  # type: ignore[attr-defined]
+                yield door
+
+
+def test_a_modern_client_lists_and_calls_over_a_legacy_upstream(modern: Any) -> None:
+    discovered = modern.ask("server/discover")["result"]
+    assert discovered["supportedVersions"] == ["2026-07-28"]
+    assert discovered["resultType"] == "complete"
+    listed = modern.ask("tools/list")["result"]
+    assert [tool["name"] for tool in listed["tools"]] == ["echo", "read_file"]
+    assert (listed["resultType"], listed["ttlMs"], listed["cacheScope"]) == ("complete", 0, "private")
+    assert modern.call("delete_file")["error"] == {"code": -32601, "message": "Tool not found: delete_file"}
+    assert not modern.upstream.calls_of("delete_file")
+    answer = modern.call("echo", b'{"n" : 1e400,"u":"\\u65e5"}')["result"]
+    assert (answer["called"], answer["resultType"]) == ("echo", "complete")
+    (call,) = modern.upstream.calls_of("echo")
+    assert b'"arguments":{"n" : 1e400,"u":"\\u65e5"}' in call
+    assert b"protocolVersion" not in call
+    assert modern.ask("ping")["error"]["code"] == -32601
+
+
+def test_nothing_is_translated_for_a_modern_client_that_can_fall_back(tmp_path: Path) -> None:
+    with (
+        Upstream("stdio", tmp_path, "--legacy-only") as upstream,
+        Proxy(tmp_path, upstream.words(), *DENY) as proxy,
+        proxy.connect("streamable", "modern") as door,
+    ):
+        refused = door.ask("server/discover")
+        assert refused["error"] == {"code": -32602, "message": "not before the handshake"}
+        names = [tool["name"] for tool in door.ask("tools/list")["result"]["tools"]]
+        assert names == ["echo", "read_file"]  # one that does not ask first is led there

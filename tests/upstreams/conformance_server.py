@@ -18,7 +18,7 @@ import re
 import socket
 import sys
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import mcp_types as types
@@ -34,7 +34,6 @@ from conformance_tools import (
     Context,
     ToolAnswer,
     answer_to,
-    done,
     embedded,
     form,
     image,
@@ -172,10 +171,47 @@ async def call_tool(ctx: Context, params: Call) -> ToolAnswer:
     body = TOOL_BODIES.get(params.name)
     if body is None:
         raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
+    return await in_its_era(ctx, params, body)
+
+
+IN_FLIGHT: dict[str, anyio.CancelScope] = {}
+ANSWERS = {
+    "elicitation/create": types.ElicitResult,
+    "sampling/createMessage": types.CreateMessageResult,
+    "roots/list": types.ListRootsResult,
+}
+
+
+async def in_its_era(ctx: Context, params: Any, body: Any) -> Any:
+    """The answer of `body`. In the older era an unfinished one is finished meanwhile: each question is a
+    request to the client, under the key that it has in the newer one."""
     answer = await body(ctx, params)
-    if isinstance(answer, types.InputRequiredResult) and not is_modern(ctx):
-        return done(text("This tool asks in a way that needs 2026-07-28."), is_error=True)
+    while isinstance(answer, types.InputRequiredResult) and not is_modern(ctx):
+        replies: dict[str, Any] = {}
+        async with anyio.create_task_group() as group:
+            for key, question in (answer.input_requests or {}).items():
+                group.start_soon(ask_now, ctx, key, question, replies)
+        more = {"input_responses": replies, "request_state": answer.request_state}
+        answer = await body(ctx, params.model_copy(update=more))
     return answer
+
+
+async def ask_now(ctx: Context, key: str, question: Any, replies: dict[str, Any]) -> None:
+    data = question.model_dump(by_alias=True, mode="json", exclude_none=True)
+    channel = ctx.session._request_outbound
+    while key in IN_FLIGHT:  # a client that never came back has left it open: it is asked no more
+        IN_FLIGHT[key].cancel()
+        await anyio.sleep(0.1)  # the cancel travels on another stream than the next question of this name
+    reply = None
+    with anyio.CancelScope() as scope:
+        IN_FLIGHT[key] = scope
+        try:
+            reply = await channel.send_raw_request(question.method, data.get("params"), {"request_id": key})
+        finally:
+            del IN_FLIGHT[key]
+    if reply is None:
+        raise MCPError(types.INTERNAL_ERROR, "Somebody else is asked now")
+    replies[key] = ANSWERS[question.method].model_validate(reply, by_name=False)
 
 
 async def list_prompts(ctx: Context, params: Page) -> types.ListPromptsResult:
@@ -225,7 +261,7 @@ def build() -> Server[Any]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=list_prompts,
-        on_get_prompt=get_prompt,
+        on_get_prompt=lambda ctx, params: in_its_era(ctx, params, get_prompt),
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
@@ -238,6 +274,9 @@ def build() -> Server[Any]:
     # A key of this process alone, as servers have by default: a proxy that brings the state to another
     # process than the one that gave it out is found out.
     server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME))
+    offers = server.create_initialization_options
+    every_change = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+    server.create_initialization_options = lambda *_, **more: offers(every_change, **more)  # type: ignore[method-assign]
     return server
 
 
@@ -263,56 +302,61 @@ class RememberedEvents(EventStore):
         return stream
 
 
-class ModernOnly:
-    """What comes to a server that has no older era: a handshake is refused, as the newer one says."""
+class OneEra:
+    """What comes to a server that speaks one era: the first words of the other are refused, as it would."""
 
-    ERROR = types.ErrorData(
-        code=-32022, message="Unsupported protocol version", data={"supported": ["2026-07-28"]}
-    )
+    ERRORS: ClassVar[dict[str, types.ErrorData]] = {
+        "initialize": types.ErrorData(
+            code=-32022, message="Unsupported protocol version", data={"supported": ["2026-07-28"]}
+        ),
+        "server/discover": types.ErrorData(code=-32601, message="Method not found"),
+    }
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, refused: str) -> None:
         self._app = app
+        self._refused = refused
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Over HTTP: every request must say in its head that it is of the newer era."""
+        """Over HTTP: every request says in its head which era it is of."""
         version = dict(scope.get("headers", [])).get(b"mcp-protocol-version")
-        if scope["type"] != "http" or version == b"2026-07-28":
+        is_modern = version == b"2026-07-28"
+        if scope["type"] != "http" or is_modern is (self._refused == "initialize"):
             await self._app(scope, receive, send)
             return
         body = await Request(scope, receive).body()
         token = (json.loads(body) if body else {}).get("id")
-        reply = types.JSONRPCError(jsonrpc="2.0", id=token, error=self.ERROR)
+        reply = types.JSONRPCError(jsonrpc="2.0", id=token, error=self.ERRORS[self._refused])
         text = reply.model_dump_json(by_alias=True, exclude_none=True)
         await Response(text, 400, media_type="application/json")(scope, receive, send)
 
     @classmethod
-    def filtered(cls, incoming: Any, outgoing: Any, group: Any) -> Any:
-        """Over a stream: what is left of `incoming` without handshakes."""
+    def filtered(cls, incoming: Any, outgoing: Any, group: Any, refused: str) -> Any:
+        """Over a stream: what is left of `incoming` without the first words of the other era."""
         into, rest = anyio.create_memory_object_stream[Any](16)
 
         async def pump() -> None:
             async with into:
                 async for item in incoming:
                     message = getattr(item, "message", None)
-                    if getattr(message, "method", None) != "initialize":
+                    if getattr(message, "method", None) != refused:
                         await into.send(item)
                         continue
-                    reply = types.JSONRPCError(jsonrpc="2.0", id=message.id, error=cls.ERROR)
+                    reply = types.JSONRPCError(jsonrpc="2.0", id=message.id, error=cls.ERRORS[refused])
                     await outgoing.send(SessionMessage(reply))
 
         group.start_soon(pump)
         return rest
 
 
-async def run_over(server: Server[Any], incoming: Any, outgoing: Any, is_modern_only: bool) -> None:
+async def run_over(server: Server[Any], incoming: Any, outgoing: Any, refused: str | None) -> None:
     async with anyio.create_task_group() as group:
-        if is_modern_only:
-            incoming = ModernOnly.filtered(incoming, outgoing, group)
-        await server.run(incoming, outgoing, _options(server))
+        if refused is not None:
+            incoming = OneEra.filtered(incoming, outgoing, group, refused)
+        await server.run(incoming, outgoing, server.create_initialization_options())
         group.cancel_scope.cancel()
 
 
-def legacy_sse_app(server: Server[Any], is_modern_only: bool = False) -> Starlette:
+def legacy_sse_app(server: Server[Any], refused: str | None = None) -> Starlette:
     loopback = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=["127.0.0.1:*", "localhost:*"],
@@ -325,22 +369,16 @@ def legacy_sse_app(server: Server[Any], is_modern_only: bool = False) -> Starlet
             incoming,
             outgoing,
         ):
-            await run_over(server, incoming, outgoing, is_modern_only)
+            await run_over(server, incoming, outgoing, refused)
         return Response()
 
     post = Mount("/messages/", app=transport.handle_post_message)
     return Starlette(routes=[Route("/sse", stream, methods=["GET"]), post])
 
 
-def _options(server: Server[Any]) -> Any:
-    return server.create_initialization_options(
-        NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-    )
-
-
-async def serve_stdio(server: Server[Any], is_modern_only: bool) -> None:
+async def serve_stdio(server: Server[Any], refused: str | None) -> None:
     async with stdio_server() as (incoming, outgoing):
-        await run_over(server, incoming, outgoing, is_modern_only)
+        await run_over(server, incoming, outgoing, refused)
 
 
 async def serve_web(app: Any, path: str, port: int) -> None:
@@ -358,16 +396,17 @@ def main() -> None:
     )
     parser.add_argument("--transport", choices=("stdio", "sse", "http"), default="stdio")
     parser.add_argument("--port", type=int, default=0, help="0 lets the system choose")
-    parser.add_argument("--modern-only", action="store_true", help="refuse the handshake of the older era")
+    parser.add_argument("--era", choices=("both", "legacy", "modern"), default="both")
     chosen = parser.parse_args()
+    refused = {"both": None, "legacy": "server/discover", "modern": "initialize"}[chosen.era]
     server = build()
     if chosen.transport == "stdio":
-        anyio.run(serve_stdio, server, chosen.modern_only)
+        anyio.run(serve_stdio, server, refused)
     elif chosen.transport == "sse":
-        anyio.run(serve_web, legacy_sse_app(server, chosen.modern_only), "/sse", chosen.port)
+        anyio.run(serve_web, legacy_sse_app(server, refused), "/sse", chosen.port)
     else:
         app = server.streamable_http_app(event_store=RememberedEvents(), retry_interval=RECONNECT_AFTER_MS)
-        anyio.run(serve_web, ModernOnly(app) if chosen.modern_only else app, "/mcp", chosen.port)
+        anyio.run(serve_web, app if refused is None else OneEra(app, refused), "/mcp", chosen.port)
 
 
 if __name__ == "__main__":

@@ -587,11 +587,12 @@ def main() -> None:
     parser.add_argument("--version")
     parser.add_argument("--no-tools", action="store_true")
     parser.add_argument("--modern-only", action="store_true")
+    parser.add_argument("--legacy-only", action="store_true")
     parser.add_argument("--list-error")
     parser.add_argument("--list-delay", type=float, default=0.0)
     parser.add_argument("--mute", choices=("initialize", "list", "list-dies"))
     options = parser.parse_args()
-    options.after_initialize = options.ignore_eof = options.split_cr = options.legacy_only = None
+    options.after_initialize = options.ignore_eof = options.split_cr = None
     if options.transport == "stdio":
         Everywhere(options).run()
     else:

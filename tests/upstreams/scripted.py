@@ -69,6 +69,7 @@ class Scripted:
             with open(options.pages, "rb") as file:
                 self.pages = file.read().splitlines()
         self.runs = True
+        self.is_initialized = False
 
     def say(self, data: bytes) -> None:
         view = memoryview(data)
@@ -118,11 +119,12 @@ class Scripted:
             error = b'{"code":-32022,"message":"Unsupported version","data":{"supported":["2026-07-28"]}}'
             self.say(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (token, error))
             return
-        if self.options.legacy_only and method != "initialize":
+        is_foreign = self.is_modern(params) or method == "server/discover" or not self.is_initialized
+        if self.options.legacy_only and is_foreign and method != "initialize":
             error = b'{"code":-32602,"message":"not before the handshake"}'
             self.say(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (token, error))
         elif method == "initialize":
-            self.options.legacy_only = False
+            self.is_initialized = True
             if self.options.mute == "initialize":
                 return
             version = json.dumps(self.options.version or params.get("protocolVersion"))

@@ -37,7 +37,7 @@ from penstock.bridge.questions import Question, maybe_undeclared
 from penstock.bridge.steps import Step, ToClient, ToUpstream
 from penstock.bridge.subscriptions import LISTEN
 from penstock.wire.json.ambiguity import Members
-from penstock.wire.mcp.eras import META_CAPABILITIES
+from penstock.wire.mcp.eras import META_CAPABILITIES, META_VERSION, MODERN_VERSIONS
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import error_reply, result_reply
@@ -77,6 +77,9 @@ class ModernFace:
         if message.kind is Kind.NOTIFICATION:
             is_cancel = message.method == "notifications/cancelled"
             return self._cancel(message) if is_cancel else self._pass_notification(message)
+        wrong = _maybe_wrong_meta(message)
+        if wrong is not None:
+            return [ToClient(wrong)]
         if self._server is None:
             self._waiting.append(message)
             return self._open(message)
@@ -341,6 +344,19 @@ class ModernFace:
         for call in self._calls.values():
             due += [at for at in (call.gather_until, call.expires) if at]
         return min(due, default=0.0)
+
+
+def _maybe_wrong_meta(message: Message) -> bytes | None:
+    """The refusal of a request that does not say what every modern one says: the server's duty is ours."""
+    meta = meta_of(message)
+    version = maybe_value(meta.get(META_VERSION))
+    if version not in MODERN_VERSIONS:
+        data = {"supported": list(MODERN_VERSIONS), "requested": version}
+        return error_reply(message.id_token, codes.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+    if maybe_members(meta.get(META_CAPABILITIES)) is None:
+        reason = f"Invalid params: _meta must name {META_CAPABILITIES}"
+        return error_reply(message.id_token, INVALID_PARAMS, reason)
+    return None
 
 
 def _refused(message: Message, why: str) -> Step:

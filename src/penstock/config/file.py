@@ -108,6 +108,7 @@ class ConfigReading:
             message_bytes=cast("int | None", cast(Section, root.get("limits") or {}).get("message")),
             refreshes_tools=tools.get("refresh") == "on-change",
             era=cast("str | None", root.get("era")),
+            input_seconds=cast("float | None", timeouts.get("input")),
             validate=cast("str | None", root.get("validate")),
             log_level=cast("str | None", log.get("level")),
             log_format=cast("str | None", log.get("format")),

@@ -49,7 +49,7 @@ class Key(Struct, frozen=True):
 SERVER_TABLES = ("mcpServers", "servers", "mcp_servers")
 """What AI clients call the table of their servers."""
 
-ERAS = ("auto", "same")
+ERAS = ("auto", "bridge", "same")
 VERDICTS = ("pass", "block", "drop", "answer")
 _TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse")
 
@@ -90,7 +90,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key(
             "era",
             Kind.CHOICE,
-            "Clients of the older era over an upstream that speaks only the newer one: translate, or not.",
+            "Clients of one era over an upstream of the other: translate, also from discovery on, or never.",
             ERAS,
         ),
         Key("timeouts", Kind.SECTION, "How long to wait.", section="timeouts"),
@@ -210,6 +210,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             Kind.DURATION,
             "With `listen`: a session that nobody uses for so long ends; default 30m.",
         ),
+        Key("input", Kind.DURATION, "For the answer to a question that was translated; default 10m."),
     ),
     "limits": (Key("message", Kind.SIZE, "The largest message, either way; default 10MiB."),),
     "log": (

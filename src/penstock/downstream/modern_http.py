@@ -34,7 +34,7 @@ from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Wai
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.shared_link import SharedLink
 from penstock.wire.json.ambiguity import members
-from penstock.wire.mcp.eras import MODERN_VERSIONS, Era
+from penstock.wire.mcp.eras import MODERN_VERSIONS, Era, maybe_modern_meta
 from penstock.wire.mcp.mcp_headers import Mirror, mirrors_in
 from penstock.wire.mcp.message import (
     INVALID_REQUEST,
@@ -198,10 +198,17 @@ class ModernDoor:
         request: Request,
         reply: Reply,
         outcome: tuple[Multiplexer, ToolCatalog] | UpstreamError,
+        is_translated: bool = False,
     ) -> None:
         if reply.is_gone:
             return
         if isinstance(outcome, UpstreamError):
+            if self._shared_link.is_translated(message.method) and not is_translated:
+                key = _key_of(message, request)
+                self._shared_link.serve_translated(
+                    key, lambda outcome: self._take(message, request, reply, outcome, True)
+                )
+                return
             self._unavailable(message, reply, outcome)
             return
         shared, catalog = outcome
@@ -289,3 +296,9 @@ class ModernDoor:
             send_json(reply, 400, raw)
         else:
             send_json(reply, 502, upstream_error_reply(message.id_token, error))
+
+
+def _key_of(message: Message, request: Request) -> bytes:
+    """Who may share a session upstream: equal rights, and clients that can answer the same questions."""
+    meta = maybe_modern_meta(message.params) or b""
+    return read_head(request).principal + b"\0" + meta

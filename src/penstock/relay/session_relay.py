@@ -364,10 +364,10 @@ class SessionRelay:
         """Takes the answer to initialize; False when the upstream is asked first for the other era."""
         opening = self._handshake.take_opening()
         if opening is not None and not message.has_result:
-            from penstock.relay.adapters.era_link import EraLink
+            from penstock.relay.adapters.era_link import LegacyClientLink
 
             self._requests.open(exchange)
-            self._upstream = self._room.upstream = EraLink(self._upstream, self, opening, message)
+            self._upstream = self._room.upstream = LegacyClientLink(self._upstream, self, opening, message)
             return False
         if self._handshake.take_answer(message) and (self._handshake.is_confirmed or not self._room.is_empty):
             self._want_catalog(None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.gate.gate import Gate
 from penstock.policy.tools.catalog import ToolCatalog
@@ -15,6 +17,9 @@ from penstock.relay.contracts import UpstreamLink
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.upstream_probe import NotThisEra, UpstreamProbe
 from penstock.wire.mcp.eras import Era
+
+if TYPE_CHECKING:  # loaded when an upstream has refused the modern era
+    from penstock.relay.adapters.bridged_links import BridgedLinks
 
 log = logging.getLogger("penstock")
 
@@ -32,8 +37,11 @@ class SharedLink:
         tools_seconds: float,
         on_catalog: Callable[[ToolCatalog], None],
         on_lost: Callable[[UpstreamError], None],
+        era: str = "same",
+        input_seconds: float = limits.INPUT_SECONDS,
     ) -> None:
-        """`on_lost` hears when the shared link is gone."""
+        """`on_lost` hears when the shared link is gone; `era`: whether an upstream of the other era is
+        translated."""
         self._open_link = open_link
         self._gate = gate
         self._catalogs = catalogs
@@ -44,6 +52,32 @@ class SharedLink:
         self._waiting: list[Callable[[Outcome], None]] = []
         self._task: asyncio.Task[None] | None = None
         self._verdict: NotThisEra | None = None
+        self._era = era
+        self._input_seconds = input_seconds
+        self._bridged: BridgedLinks | None = None
+
+    def is_translated(self, method: str | None) -> bool:
+        """Whether a request is led to an upstream that has refused this era. Clients that know both eras ask
+        with server/discover, and fall back by themselves when they hear the refusal."""
+        if self._verdict is None or self._era == "same":
+            return False
+        return self._era == "bridge" or method != "server/discover"
+
+    def serve_translated(self, key: bytes, then: Callable[[Outcome], None]) -> None:
+        """Calls `then` with a link to the upstream of the other era, for clients that are `key`."""
+        if self._bridged is None:
+            from penstock.relay.adapters.bridged_links import BridgedLinks
+
+            log.info("The upstream speaks only the older era of MCP: what modern clients say is translated.")
+            self._bridged = BridgedLinks(
+                self._open_link,
+                self._gate,
+                self._catalogs,
+                self._tools_seconds,
+                self._on_catalog,
+                self._input_seconds,
+            )
+        self._bridged.serve(key, then)
 
     @property
     def refusal(self) -> bytes | None:
@@ -76,11 +110,15 @@ class SharedLink:
         """Ends the requests that only listen."""
         if self._ready is not None:
             self._ready[0].end_listeners()
+        if self._bridged is not None:
+            self._bridged.end_listeners()
 
     def lose(self, error: UpstreamError) -> None:
         """The upstream is gone, as another link has found out: everybody who waits hears it."""
         if self._ready is not None and not self._ready[0].is_lost:
             self._ready[0].upstream_lost(error)
+        if self._bridged is not None:
+            self._bridged.lose(error)
 
     async def close(self) -> None:
         """Closes the link."""
@@ -89,6 +127,8 @@ class SharedLink:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._ready is not None:
             await self._ready[0].close()
+        if self._bridged is not None:
+            await self._bridged.close()
 
     async def _open(self) -> None:
         outcome: Outcome

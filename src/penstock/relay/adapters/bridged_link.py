@@ -1,0 +1,134 @@
+"""A link to an upstream of one era that shows the other: a face decides, this carries its steps out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from penstock.bridge.steps import Step, ToUpstream
+from penstock.errors import ProtocolError, UpstreamError
+from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
+from penstock.wire.mcp.message import Batch, Message, read_client_message, read_upstream_message
+
+log = logging.getLogger("penstock")
+
+
+class Face(Protocol):
+    """One era shown as the other: no clock, no I/O."""
+
+    def client_says(self, message: Message, now: float) -> list[Step]: ...
+
+    def upstream_says(self, message: Message, now: float) -> list[Step]: ...
+
+    def tick(self, now: float) -> list[Step]: ...
+
+    def next_due(self) -> float: ...
+
+
+class BridgedLink:
+    """Stands between whoever speaks one era and a link to an upstream of the other. Without a face, or as
+    long as `is_undecided`, it is a link like any other, or holds what is said."""
+
+    def __init__(self, inner: UpstreamLink, face: Face | None = None) -> None:
+        self.receiver: UpstreamReceiver | None = None
+        self._inner = inner
+        self._face = face
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        inner.receiver = self
+
+    # --- toward the upstream -----------------------------------------------------------------------------
+
+    @property
+    def untaken(self) -> int:
+        """Bytes sent that the upstream has not taken yet."""
+        return self._inner.untaken
+
+    def send(self, message: Message) -> None:
+        """Sends what becomes of a client's message in the upstream's era."""
+        if self._face is None:
+            self._inner.send(message)
+        else:
+            self._do(self._face.client_says(message, self._loop.time()))
+
+    def pause(self, reason: str) -> None:
+        """Stops reading the upstream."""
+        self._inner.pause(reason)
+
+    def resume(self, reason: str) -> None:
+        """Takes back a reason for not reading the upstream."""
+        self._inner.resume(reason)
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        self._forget_timer()
+        await self._inner.close()
+
+    # --- from the upstream -------------------------------------------------------------------------------
+
+    def from_upstream(self, raw: bytes) -> None:
+        """Gives the receiver what becomes of an upstream's message in the client's era."""
+        assert self.receiver is not None
+        if self._face is None:
+            self.receiver.from_upstream(raw)
+            return
+        try:
+            message = read_upstream_message(raw)
+        except ProtocolError as refusal:
+            self.upstream_refused(refusal.id_token, refusal.reason, raw)
+            return
+        if isinstance(message, Batch):
+            log.warning("Skipped a batch from the upstream: this protocol version has none.")
+        else:
+            self.upstream_says(message)
+
+    def upstream_says(self, message: Message) -> None:
+        """Takes one message of the upstream's."""
+        assert self._face is not None
+        self._do(self._face.upstream_says(message, self._loop.time()))
+
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line that is no message was skipped."""
+        assert self.receiver is not None
+        self.receiver.upstream_noise(raw)
+
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
+        """Something came that must not be passed on."""
+        assert self.receiver is not None
+        self.receiver.upstream_refused(id_token, why, raw)
+
+    def upstream_lost(self, error: UpstreamError) -> None:
+        """The upstream is gone."""
+        assert self.receiver is not None
+        self._forget_timer()
+        self.receiver.upstream_lost(error)
+
+    # --- steps and time ----------------------------------------------------------------------------------
+
+    def _do(self, steps: list[Step]) -> None:
+        assert self.receiver is not None
+        for step in steps:
+            if isinstance(step, ToUpstream):
+                message = read_client_message(step.raw)
+                assert isinstance(message, Message)
+                self._inner.send(message)
+            else:
+                self.receiver.from_upstream(step.raw)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        self._forget_timer()
+        due = self._face.next_due() if self._face is not None else 0.0
+        if due:
+            self._timer = self._loop.call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._face is not None:
+            self._do(self._face.tick(self._loop.time()))
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,130 @@
+"""Sessions with a legacy upstream, for modern clients: one for each set of rights and capabilities.
+
+Nobody is asked what he cannot answer, and no client speaks in a session that another's rights have opened.
+Clients with equal ones share a session, as they would share a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from penstock import limits
+from penstock.bridge.modern_face import ModernFace
+from penstock.errors import UpstreamError
+from penstock.gate.gate import Gate
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.relay.adapters.bridged_link import BridgedLink
+from penstock.relay.adapters.modern_client_link import OWN_INFO
+from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.contracts import UpstreamLink
+from penstock.relay.multiplexer import Multiplexer
+from penstock.relay.tool_list_pages import own_id
+from penstock.relay.upstream_probe import UpstreamProbe
+from penstock.wire.mcp.eras import Era
+
+log = logging.getLogger("penstock")
+
+Outcome = tuple[Multiplexer, ToolCatalog] | UpstreamError
+
+
+class BridgedLinks:
+    """Opens a link for each key, and learns the tools once, as modern clients shall see them."""
+
+    def __init__(
+        self,
+        open_link: Callable[[], UpstreamLink],
+        gate: Gate,
+        catalogs: Catalogs,
+        tools_seconds: float,
+        on_catalog: Callable[[ToolCatalog], None],
+        input_seconds: float,
+    ) -> None:
+        self._open_link = open_link
+        self._gate = gate
+        self._catalogs = catalogs
+        self._tools_seconds = tools_seconds
+        self._on_catalog = on_catalog
+        self._input_seconds = input_seconds
+        self._open: dict[bytes, Multiplexer] = {}  # used longest ago first
+        self._spare: UpstreamLink | None = None  # started and not greeted: a command takes a while to start
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: list[Callable[[ToolCatalog | UpstreamError], None]] = []
+
+    def serve(self, key: bytes, then: Callable[[Outcome], None]) -> None:
+        """Calls `then` with the link for `key` and the catalog, now or when they are there."""
+
+        def ready(catalog: ToolCatalog | UpstreamError) -> None:
+            then(catalog if isinstance(catalog, UpstreamError) else (self._link_for(key), catalog))
+
+        known = self._catalogs.maybe_known(CatalogKey(Era.MODERN))
+        if known is not None:
+            ready(known)
+            return
+        self._waiting.append(ready)
+        if len(self._waiting) == 1:
+            self._start(self._learn())
+
+    def lose(self, error: UpstreamError) -> None:
+        """The upstream is gone, as another link has found out."""
+        for shared in list(self._open.values()):
+            if not shared.is_lost:
+                shared.upstream_lost(error)
+
+    def end_listeners(self) -> None:
+        """Ends the requests that only listen."""
+        for shared in self._open.values():
+            shared.end_listeners()
+
+    async def close(self) -> None:
+        """Closes every link."""
+        links = [shared.link for shared in self._open.values()]
+        if self._spare is not None:
+            links.append(self._spare)
+        self._open.clear()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(link.close() for link in links), *self._tasks, return_exceptions=True)
+
+    def _link_for(self, key: bytes) -> Multiplexer:
+        shared = self._open.pop(key, None)
+        if shared is None or shared.is_lost:
+            self._make_room()
+            link, self._spare = self._spare or self._open_link(), None
+            shared = Multiplexer(self._bridged(link), self._gate, lambda error: self._forget(key))
+            self._spare = self._open_link()
+        self._open[key] = shared
+        return shared
+
+    def _make_room(self) -> None:
+        idle = [key for key, shared in self._open.items() if not shared.is_busy]
+        if len(self._open) >= limits.SESSIONS and idle:
+            self._start(self._open.pop(idle[0]).close())
+
+    def _forget(self, key: bytes) -> None:
+        self._open.pop(key, None)
+
+    def _bridged(self, link: UpstreamLink) -> BridgedLink:
+        return BridgedLink(link, ModernFace(own_id, OWN_INFO, self._input_seconds))
+
+    async def _learn(self) -> None:
+        link = self._bridged(self._open_link())
+        outcome: ToolCatalog | UpstreamError
+        try:
+            probe = UpstreamProbe(link, self._tools_seconds, self._gate)
+            _, outcome = await probe.learn(self._gate.choice, Era.MODERN)
+            self._catalogs.put(CatalogKey(Era.MODERN), outcome)
+            self._on_catalog(outcome)
+        except UpstreamError as error:
+            outcome = error
+        finally:
+            await link.close()
+        waiting, self._waiting = self._waiting, []
+        for ready in waiting:
+            ready(outcome)
+
+    def _start(self, work: object) -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

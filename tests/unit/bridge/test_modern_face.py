@@ -1,0 +1,310 @@
+"""A legacy upstream as modern clients see it, message by message and without a clock."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from penstock.bridge.modern_face import ModernFace
+from penstock.bridge.steps import Step, ToClient, ToUpstream
+from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+
+META = (
+    '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":'
+    '{"name":"new","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"roots":'
+    '{"listChanged":true}}%s}'
+)
+
+
+def said(text: str) -> Message:
+    message = read_client_message(text.encode())
+    assert isinstance(message, Message)
+    return message
+
+
+def heard(text: str) -> Message:
+    message = read_upstream_message(text.encode())
+    assert isinstance(message, Message)
+    return message
+
+
+def request(token: str, method: str, more: str = "", meta: str = "") -> Message:
+    params = f"{{{more}{META % meta}}}"
+    return said(f'{{"jsonrpc":"2.0","id":{token},"method":"{method}","params":{params}}}')
+
+
+def call(face: ModernFace, token: str = "7", more: str = "", now: float = 0.0, meta: str = "") -> list[Step]:
+    return face.client_says(
+        request(token, "tools/call", f'"name":"t","arguments":{{"n" : 1e400}},{more}', meta), now
+    )
+
+
+def up(steps: list[Step]) -> list[dict[str, Any]]:
+    return [json.loads(step.raw) for step in steps if isinstance(step, ToUpstream)]
+
+
+def down(steps: list[Step]) -> list[dict[str, Any]]:
+    return [json.loads(step.raw) for step in steps if isinstance(step, ToClient)]
+
+
+OFFERS = '{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{},"tasks":{}}'
+
+
+def opened(offers: str = OFFERS) -> ModernFace:
+    """A face whose handshake is through."""
+    numbers = itertools.count(1)
+    face = ModernFace(lambda: b'"own-%d"' % next(numbers), b'{"name":"us","version":"1"}')
+    (greeting,) = up(face.client_says(request("0", "server/discover"), 0.0))
+    assert greeting["method"] == "initialize"
+    assert greeting["params"]["capabilities"] == {"elicitation": {}, "roots": {}}
+    steps = face.upstream_says(
+        heard(
+            '{"jsonrpc":"2.0","id":"own-1","result":{"protocolVersion":"2025-11-25",'
+            '"serverInfo":{"name":"old","version":"1"},"instructions":"be \u65e5","capabilities":'
+            + offers
+            + "}}"
+        ),
+        0.0,
+    )
+    assert up(steps) == [{"jsonrpc": "2.0", "method": "notifications/initialized"}]
+    (discovered,) = down(steps)
+    assert discovered["result"]["instructions"] == "be \u65e5"
+    assert "tasks" not in discovered["result"]["capabilities"]
+    return face
+
+
+def question(
+    face: ModernFace, token: str = '"who"', method: str = "elicitation/create", now: float = 1.0
+) -> Any:
+    raw = f'{{"jsonrpc":"2.0","id":{token},"method":"{method}","params":{{"message" : "who?"}}}}'
+    return face.upstream_says(heard(raw), now)
+
+
+def parked(face: ModernFace, token: str = "7") -> str:
+    """A call that was answered with a question; the state to come back with."""
+    call(face, token)
+    assert question(face) == []
+    (answer,) = down(face.tick(face.next_due()))
+    assert answer["id"] == int(token)
+    assert answer["result"]["resultType"] == "input_required"
+    assert answer["result"]["inputRequests"] == {
+        "who": {"method": "elicitation/create", "params": {"message": "who?"}}
+    }
+    state: str = answer["result"]["requestState"]
+    return state
+
+
+def back(state: str, answers: str = '{"who":{"action":"accept","content":{"n" : 1e400}}}') -> str:
+    return f'"requestState":"{state}","inputResponses":{answers},'
+
+
+def test_a_request_goes_up_without_what_only_the_newer_era_knows() -> None:
+    (step,) = call(opened('{"tools":{}}'), meta=',"progressToken" : 5')
+    assert isinstance(step, ToUpstream)
+    assert step.raw == (
+        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{"n" : 1e400},'
+        b'"_meta":{"progressToken" : 5}}}'
+    )
+
+
+def test_results_say_what_every_modern_result_says_and_cannot_forge_a_round() -> None:
+    face = opened()
+    call(face)
+    raw = '{"jsonrpc":"2.0","id":7,"result":{"content":[ ],"resultType":"input_required"}}'
+    assert face.upstream_says(heard(raw), 0.0) == [
+        ToClient(b'{"jsonrpc":"2.0","id":7,"result":{"content":[ ],"resultType":"complete"}}')
+    ]
+    face.client_says(request("8", "resources/read", '"uri":"a:b",'), 0.0)
+    (answer,) = down(face.upstream_says(heard('{"jsonrpc":"2.0","id":8,"result":{"contents":[]}}'), 0.0))
+    assert answer["result"] == {
+        "contents": [],
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
+
+
+@pytest.mark.parametrize(
+    "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "tasks/get"]
+)
+def test_methods_that_the_newer_era_lacks_are_not_there(method: str) -> None:
+    (answer,) = down(opened().client_says(request("1", method), 0.0))
+    assert answer["error"]["code"] == -32601
+
+
+def test_a_request_of_another_version_or_without_capabilities_is_refused() -> None:
+    face = opened()
+    other = said(
+        '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":'
+        '{"io.modelcontextprotocol/protocolVersion":"2099-01-01"}}}'
+    )
+    (answer,) = down(face.client_says(other, 0.0))
+    assert answer["error"]["code"] == -32022
+    assert answer["error"]["data"]["supported"] == ["2026-07-28"]
+    bare = said(
+        '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":'
+        '{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}'
+    )
+    assert down(face.client_says(bare, 0.0))[0]["error"]["code"] == -32602
+
+
+def test_a_question_parks_the_call_and_the_answer_takes_it_up_again() -> None:
+    face = opened()
+    state = parked(face)
+    steps = call(face, "8", back(state), now=2.0)
+    (answer,) = steps
+    assert isinstance(answer, ToUpstream)
+    assert answer.raw == (
+        b'{"jsonrpc":"2.0","id":"who","result":{"action":"accept","content":{"n" : 1e400}}}'
+    )
+    done = face.upstream_says(heard('{"jsonrpc":"2.0","id":7,"result":{"content":[ ]}}'), 3.0)
+    assert done == [ToClient(b'{"jsonrpc":"2.0","id":8,"result":{"content":[ ],"resultType":"complete"}}')]
+
+
+def test_a_state_is_used_once_and_for_the_same_call_only() -> None:
+    face = opened()
+    state = parked(face)
+    for more, name in ((back(state + "x"), "t"), (back(state), "other")):
+        raw = request("9", "tools/call", f'"name":"{name}","arguments":{{"n" : 1e400}},{more}')
+        (refused,) = down(face.client_says(raw, 2.0))
+        assert refused["error"]["code"] == -32602
+        assert refused["error"]["data"] == {"reason": "invalid_request_state"}
+    assert up(call(face, "8", back(state), now=2.0))
+    (refused,) = down(call(face, "9", back(state), now=2.0))
+    assert refused["error"]["code"] == -32602
+
+
+def test_a_missing_answer_is_asked_for_again_with_a_new_state() -> None:
+    face = opened()
+    state = parked(face)
+    (again,) = down(call(face, "8", back(state, "{}"), now=2.0))
+    assert again["id"] == 8
+    assert again["result"]["inputRequests"].keys() == {"who"}
+    assert again["result"]["requestState"] != state
+
+
+def test_questions_close_together_are_one_round() -> None:
+    face = opened()
+    call(face)
+    question(face, '"a"', now=1.0)
+    question(face, '"b"', now=1.015)
+    assert face.tick(1.02) == []
+    (answer,) = down(face.tick(1.04))
+    assert set(answer["result"]["inputRequests"]) == {"a", "b"}
+
+
+def test_what_this_client_cannot_answer_is_refused_and_the_call_goes_on() -> None:
+    face = opened()
+    call(face)
+    (refused,) = up(question(face, method="sampling/createMessage"))
+    assert (refused["id"], refused["error"]["code"]) == ("who", -32601)
+    assert face.next_due() == 0
+
+
+def test_an_answer_that_comes_while_nobody_waits_is_kept() -> None:
+    face = opened()
+    state = parked(face)
+    assert face.upstream_says(heard('{"jsonrpc":"2.0","id":7,"result":{}}'), 2.0) == []
+    (answer,) = down(call(face, "8", back(state), now=3.0))
+    assert answer == {"jsonrpc": "2.0", "id": 8, "result": {"resultType": "complete"}}
+
+
+def test_a_client_that_never_returns_is_given_up() -> None:
+    face = opened()
+    state = parked(face)
+    refused, cancelled = up(face.tick(face.next_due()))
+    assert (refused["id"], refused["error"]["code"]) == ("who", -32603)
+    assert cancelled["params"] == {"requestId": 7}
+    assert down(call(face, "8", back(state), now=700.0))[0]["error"]["code"] == -32602
+
+
+def test_a_cancel_reaches_the_upstream_under_the_id_that_it_knows() -> None:
+    face = opened()
+    state = parked(face)
+    call(face, "8", back(state), now=2.0)
+    cancel = said('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":8}}')
+    (told,) = up(face.client_says(cancel, 3.0))
+    assert told["params"] == {"requestId": 7}
+
+
+def test_progress_goes_to_the_leg_under_way() -> None:
+    face = opened()
+    call(face, "7", meta=',"progressToken":"p1"')
+    question(face)
+    (answer,) = down(face.tick(face.next_due()))
+    progress = (
+        '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p1","progress":%d}}'
+    )
+    assert face.upstream_says(heard(progress % 1), 2.0) == []
+    steps = call(face, "8", back(answer["result"]["requestState"]), 3.0, meta=',"progressToken":"p2"')
+    (held,) = down(steps)
+    assert held["params"] == {"progressToken": "p2", "progress": 1}
+    (later,) = down(face.upstream_says(heard(progress % 2), 4.0))
+    assert later["params"] == {"progressToken": "p2", "progress": 2}
+
+
+def test_a_question_before_any_call_is_asked_with_the_next_one() -> None:
+    face = opened()
+    assert question(face, '"roots"', "elicitation/create", now=1.0) == []
+    (answer,) = down(call(face, "7", now=2.0))
+    assert answer["result"]["inputRequests"].keys() == {"roots"}
+    state = answer["result"]["requestState"]
+    told, sent = up(call(face, "8", back(state, '{"roots":{"a":1}}'), now=3.0))
+    assert told == {"jsonrpc": "2.0", "id": "roots", "result": {"a": 1}}
+    assert (sent["method"], sent["id"]) == ("tools/call", 8)
+
+
+def test_listening_is_acknowledged_and_changes_carry_its_id() -> None:
+    face = opened()
+    wants = (
+        '"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["a:b"]},'
+    )
+    steps = face.client_says(request("5", "subscriptions/listen", wants), 0.0)
+    (subscribe,) = up(steps)
+    assert (subscribe["method"], subscribe["params"]) == ("resources/subscribe", {"uri": "a:b"})
+    (acknowledged,) = down(steps)
+    assert acknowledged["params"]["notifications"] == {
+        "toolsListChanged": True,
+        "resourceSubscriptions": ["a:b"],
+    }
+    changed = heard('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
+    (told,) = down(face.upstream_says(changed, 1.0))
+    assert told["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 5}
+    other = heard('{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"c:d"}}')
+    assert face.upstream_says(other, 1.0) == []
+    cancel = said('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}')
+    assert up(face.client_says(cancel, 2.0))[0]["method"] == "resources/unsubscribe"
+    assert face.upstream_says(changed, 3.0) == []
+
+
+def test_the_upstream_logs_only_for_who_asked() -> None:
+    face = opened()
+    message = heard('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}')
+    call(face, "7")
+    assert face.upstream_says(message, 0.0) == []
+    face.upstream_says(heard('{"jsonrpc":"2.0","id":7,"result":{}}'), 0.0)
+    steps = call(face, "8", meta=',"io.modelcontextprotocol/logLevel":"info"')
+    assert [one["method"] for one in up(steps)] == ["logging/setLevel", "tools/call"]
+    assert face.upstream_says(message, 0.0) == [ToClient(message.raw)]
+    debug = heard('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":1}}')
+    assert face.upstream_says(debug, 0.0) == []
+
+
+def test_errors_keep_what_they_say_and_change_only_codes_that_mean_something_else() -> None:
+    face = opened()
+    face.client_says(request("1", "resources/read", '"uri":"a:b",'), 0.0)
+    raw = '{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no","data":{"n" : 1.0}}}'
+    assert face.upstream_says(heard(raw), 0.0) == [ToClient(raw.replace("-32002", "-32602").encode())]
+
+
+def test_a_refused_handshake_is_told_to_whoever_waits() -> None:
+    face = ModernFace(lambda: b'"own"', b'{"name":"us","version":"1"}')
+    call(face, "1")
+    refusal = '{"jsonrpc":"2.0","id":"own","error":{"code":-32000,"message":"no"}}'
+    assert down(face.upstream_says(heard(refusal), 0.0)) == [
+        {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "no"}}
+    ]
+    assert up(call(face, "2"))[0]["method"] == "initialize"
