@@ -382,3 +382,29 @@ def test_it_says_who_shares_a_session(
     code, out, _ = penstock("check", str(path))
     assert code == 0
     assert ("that send no Authorization header are one session" in out) is is_noted
+
+
+def test_it_says_what_is_kept_counted_and_traced(tmp_path):
+    path = tmp_path / "gate.yaml"
+    path.write_text(
+        "upstream: {command: [x]}\nrecord: {file: r.jsonl}\naudit: {file: a.jsonl, on_failure: block}\n"
+        'metrics: {listen: 9464}\ntelemetry: {otlp: "http://localhost:4318"}\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "check", str(path)], capture_output=True, text=True, check=True
+    )
+    assert "Recording: r.jsonl; when it cannot be written, traffic goes on.\n" in done.stdout
+    assert "Audit: a.jsonl; when it cannot be written, requests are refused.\n" in done.stdout
+    assert "Metrics: at 127.0.0.1:9464/metrics.\n" in done.stdout
+    assert "Traces: to http://localhost:4318.\n" in done.stdout
+
+
+def test_faults_of_what_is_kept_have_their_line(tmp_path):
+    path = tmp_path / "gate.yaml"
+    path.write_text("upstream: {command: [x]}\naudit: {sync: never}\nrecord: {rotate: 1}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "check", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "gate.yaml:2: audit.sync must be one of second, os, record" in done.stderr
+    assert "gate.yaml:3: " in done.stderr

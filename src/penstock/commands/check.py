@@ -66,6 +66,23 @@ SHARED_SESSIONS = (
 )
 
 
+def _observed(config: FileConfig) -> Iterator[str]:
+    """What is kept, counted and traced."""
+    if not config.observe:
+        return
+    from penstock.observe.settings import make_settings
+
+    settings = make_settings(None, dict(config.observe))
+    for name, kept in (("Recording", settings.record), ("Audit", settings.audit)):
+        if kept is not None:
+            then = "requests are refused" if kept.blocks else "traffic goes on"
+            yield f"{name}: {kept.file}; when it cannot be written, {then}."
+    if settings.metrics is not None:
+        yield f"Metrics: at {settings.metrics[0]}:{settings.metrics[1]}/metrics."
+    if settings.telemetry is not None:
+        yield f"Traces: to {settings.telemetry.otlp or 'where OTEL_* variables say'}."
+
+
 def _remembers_sessions(config: InterceptorConfig) -> bool:
     """Whether anything is counted or remembered for each session on its own."""
     from penstock.policy.rules.actions import RateLimit, SetState
@@ -86,6 +103,7 @@ def summarize(config: FileConfig) -> Iterator[str]:
     if config.validate is not None:
         withheld = " and withheld" if config.validate == "strict" else ""
         yield f"Validate: what the upstream sends against the MCP schema is told{withheld}."
+    yield from _observed(config)
     if config.interceptor is None:
         yield "Rules: none."
         return

@@ -148,6 +148,7 @@ _NAMES = {
     "listen": "listen",
     "allowed_hosts": "allow_hosts",
     "allowed_origins": "allow_origins",
+    "observe": "record, audit, metrics, telemetry or mask",
 }
 
 
