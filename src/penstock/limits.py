@@ -459,8 +459,11 @@ ACTION_SECONDS = 5.0
 TEXTS_LOOKED_AT = 200_000
 """Texts of one message that text_matches looks through, numbers included: about a second."""
 
-SESSION_TOOLS = 10_000
+SESSION_TOOLS = 5_000
 """Tools of a session whose annotations are remembered for rules. Past it nothing is known of a tool."""
+
+ANNOTATIONS_BYTES = 1_024
+"""Annotations of one tool that are remembered; MCP's own take 150. Of longer ones nothing is known."""
 
 SESSION_TASKS = 1_000
 """Tasks of a session whose requests are remembered, so that rules know what a late result answers. Past it

@@ -49,13 +49,15 @@ def remember(message: Message, context: Context) -> None:
             name = _decode_text(tool["name"])
         except _UNCLEAR:
             continue
-        if len(known) >= limits.SESSION_TOOLS and name not in known:
+        if len(name) > limits.NAME_LENGTH or (len(known) >= limits.SESSION_TOOLS and name not in known):
             continue
         known[name] = None if name in seen else _annotations(tool.get("annotations", b"{}"))
         seen.add(name)
 
 
 def _annotations(raw: bytes | msgspec.Raw) -> dict[str, bytes] | None:
+    if len(bytes(raw)) > limits.ANNOTATIONS_BYTES:
+        return None
     try:
         return {name: bytes(value) for name, value in members(bytes(raw)).items()}
     except _UNCLEAR:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from scenes import answer, client, context, interceptor, request, response, rule, send, session
 
+from penstock import limits
 from penstock.policy.rules.interceptor import Outcome, Pass, Session
 from penstock.policy.rules.interceptor_config import build
 
@@ -100,6 +101,20 @@ def test_a_tool_that_is_listed_twice_or_unclearly_is_not_known() -> None:
     answer(box, upstream(raw), LIST, state)
     assert state.annotations == {"look": None}
     assert not _passes(send(box, _call("look"), state))
+
+
+def test_what_is_remembered_of_a_list_is_bounded() -> None:
+    tools = [_tool(f"t{number}", readOnlyHint=True) for number in range(limits.SESSION_TOOLS + 1)]
+    box, state = _listed(*tools)
+    assert len(state.annotations) == limits.SESSION_TOOLS
+    assert _passes(send(box, _call("t0"), state))
+    assert not _passes(send(box, _call(f"t{limits.SESSION_TOOLS}"), state))
+    box, state = _listed(
+        _tool("long", readOnlyHint=True, title="x" * limits.ANNOTATIONS_BYTES),
+        _tool("n" * (limits.NAME_LENGTH + 1), readOnlyHint=True),
+    )
+    assert state.annotations == {"long": None}
+    assert not _passes(send(box, _call("long"), state))
 
 
 def test_pages_add_up_and_a_new_list_counts() -> None:
