@@ -30,6 +30,8 @@ from penstock.wire.mcp.replies import printable
 
 log = logging.getLogger("penstock")
 
+_KNOWN_NAMES = 1_000
+
 
 class Auditor:
     """Writes the audit. Opened before the upstream starts; ConfigError when it cannot be."""
@@ -50,6 +52,7 @@ class Auditor:
         self._open: dict[int, int] = {}  # record number of a request: its seq, where outcomes are wanted
         self._checkpoint_at = time.monotonic() + bounds.AUDIT_CHECKPOINT_SECONDS
         self._synced_at = 0.0
+        self._names: dict[str, str] = {}  # methods, tools and clients as they are shown
         self._is_dirty = False
         self._due: list[tuple[str, dict[str, object]]] = []  # entries of our own, for the next write
         if self._journal.torn_bytes:
@@ -155,7 +158,7 @@ class Auditor:
             return []
         members: dict[str, object] = {
             "session": record.session_id,
-            "client": printable(self._masker.text(record.session.client_name or "")),
+            "client": self._name(record.session.client_name),
             "from": record.sender,
             "method": self._name(record.method),
             "name": self._name(record.tool),
@@ -180,7 +183,15 @@ class Auditor:
         return [line]
 
     def _name(self, name: str | None) -> str | None:
-        return None if name is None else printable(self._masker.text(name))
+        if name is None:
+            return None
+        shown = self._names.get(name)
+        if shown is None:
+            shown = printable(self._masker.text(name))
+            if len(self._names) >= _KNOWN_NAMES:
+                self._names.clear()
+            self._names[name] = shown
+        return shown
 
     def _arguments(self, record: Record) -> object:
         params = arguments_of(record.raw)

@@ -12,7 +12,7 @@ import base64
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from penstock.observe.record import Record
+from penstock.observe.record import Record, Session, Why
 
 FORMAT = 1
 KINDS = ("request", "notification", "response", "batch", "line", "http", "lost")
@@ -135,44 +135,59 @@ def lost_line(index: int, time: float, count: int, first: int, last: int) -> byt
 
 def encode_record(record: Record) -> list[bytes]:
     """The pieces of the record's line; the message is one of them, so that large ones are not copied."""
-    why = record.why
+    kind, raw, sent = record.kind, record.raw, record.sent
     head = (
-        f'{{"i":{record.index},"t":{record.received:.6f},"s":"{record.session_id}","from":"{record.sender}",'
-        f'"kind":"{kind_of(record)}","verdict":"{record.verdict}"'
+        f'{{"i":{record.index},"t":{record.received:.6f},"s":"{record.session.id}","from":"{record.sender}",'
+        f'"kind":"{kind if kind != "other" else kind_of(record)}","verdict":"{record.verdict}"'
     )
-    if why is not None:
-        if why.rule:
-            head += f',"by":{_text(why.rule)}'
-        if why.rules:
-            head += f',"rules":{_encode(why.rules).decode()}'
-        if why.reason:
-            head += f',"why":{_text(why.reason)}'
-        if why.code:
-            head += f',"code":{why.code}'
+    if record.why is not None:
+        head += _reasons(record.why)
     if record.request is not None:
         head += f',"re":{record.request.index}'
     if record.status:
         head += f',"status":{record.status}'
     session = record.session
-    if session.era is not None:
-        head += f',"era":"{session.era.value}"'
-    if session.client_name:
-        head += f',"client":{_text(session.client_name)}'
+    head += _known.get((session.era, session.client_name)) or _about(session)
     if record.headers:
         kept = kept_headers(record)
-        if kept:
-            head += f',"headers":{_encode(kept).decode()}'
+        head += f',"headers":{_encode(kept).decode()}' if kept else ""
     if record.trace:
         head += f',"trace":"{record.trace}"'
-    head += f',"us":{record.micros}'
-    pieces = [head.encode("utf-8", "replace")]
-    if record.sent is not None and not is_answered(record):
-        pieces.append(b',"nout":%d,' % len(record.sent))
-        pieces += member_of(record.sent, b"out", False)
-    pieces.append(b',"n":%d,' % len(record.raw))
-    pieces += member_of(record.raw, b"", record.kind != "other")
+    is_plain = sent is None and kind != "other" and raw[:1] == b"{" and raw[-1:] == b"}"
+    if is_plain and b"\n" not in raw and b"\r" not in raw:  # nearly every message
+        return [f'{head},"us":{record.micros},"n":{len(raw)},"msg":'.encode("utf-8", "replace"), raw, b"}\n"]
+    pieces = [f'{head},"us":{record.micros}'.encode("utf-8", "replace")]
+    if sent is not None and not is_answered(record):
+        pieces.append(b',"nout":%d,' % len(sent))
+        pieces += member_of(sent, b"out", False)
+    pieces.append(b',"n":%d,' % len(raw))
+    pieces += member_of(raw, b"", kind != "other")
     pieces.append(b"}\n")
     return pieces
+
+
+def _reasons(why: Why) -> str:
+    out = f',"by":{_text(why.rule)}' if why.rule else ""
+    if why.rules:
+        out += f',"rules":{_encode(why.rules).decode()}'
+    if why.reason:
+        out += f',"why":{_text(why.reason)}'
+    return out + (f',"code":{why.code}' if why.code else "")
+
+
+_known: dict[tuple[object, str | None], str] = {}
+_MOST_KNOWN = 100
+
+
+def _about(session: Session) -> str:
+    """What a line says of its session. Few are different, so they are remembered."""
+    out = f',"era":"{session.era.value}"' if session.era is not None else ""
+    if session.client_name:
+        out += f',"client":{_text(session.client_name)}'
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[session.era, session.client_name] = out
+    return out
 
 
 KEPT_HEADERS = frozenset((b"content-type", b"mcp-protocol-version", b"mcp-method", b"mcp-name"))
