@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct
-
 from penstock.config.formats.document import Path
 from penstock.config.keys import INTERCEPTOR, SECTIONS, Key, Kind
 from penstock.config.model import count, file_size, message_size, seconds
 from penstock.errors import ConfigError
+from penstock.policy.faults import Fault, did_you_mean, spoken_place
 from penstock.wire.http.url import parse_listen
 
 Section = dict[str, object]
-
-
-class Finding(Struct, frozen=True):
-    """One thing that is wrong, and where."""
-
-    path: Path
-    message: str
-    hint: str | None = None
 
 
 class Findings:
     """What was found wrong so far."""
 
     def __init__(self) -> None:
-        self.all: list[Finding] = []
+        self.all: list[Fault] = []
 
     def add(self, path: Path, message: str, hint: str | None = None) -> None:
         """Notes a fault."""
-        self.all.append(Finding(path, message, hint))
+        self.all.append(Fault(path, message, hint))
 
     def add_error(self, path: Path, error: ConfigError) -> None:
         """Notes a fault that somebody else worded in two lines."""
@@ -151,21 +142,9 @@ def _text(value: object, path: Path, findings: Findings) -> str | None:
     return None
 
 
-def did_you_mean(word: str, known: tuple[str, ...] | list[str]) -> str | None:
-    """A hint at the known word that is most like `word`, if one is."""
-    import difflib  # only for those who mistype
-
-    folded = {name.lower().replace("_", "").replace("-", ""): name for name in reversed(known)}
-    match = difflib.get_close_matches(word.lower().replace("_", "").replace("-", ""), folded, 1, 0.6)
-    return f'did you mean "{folded[match[0]]}"?' if match else None
-
-
 def place_of(path: Path) -> str:
     """A path as people write it: tools.deny[2]."""
-    out = ""
-    for step in path:
-        out += f"[{step}]" if isinstance(step, int) else f".{step}" if out else step
-    return out or "the file"
+    return spoken_place(path, "the file")
 
 
 def _shown(value: object) -> str:

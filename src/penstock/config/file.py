@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from penstock import limits
-from penstock.config.check import Findings, Section, check_section, did_you_mean, place_of
+from penstock.config.check import Findings, Section, check_section, place_of
 from penstock.config.formats.document import Document, Path, Unreadable
 from penstock.config.formats.reading import read_document
 from penstock.config.keys import INTERCEPTOR, OBSERVED, SERVER_TABLES
@@ -25,6 +25,7 @@ from penstock.config.model import (
     with_terms,
 )
 from penstock.errors import ConfigError, FaultyFile, PenstockError
+from penstock.policy.faults import did_you_mean
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.wire.http.url import parse_url

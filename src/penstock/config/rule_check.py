@@ -12,7 +12,7 @@ from penstock.config.check import Findings
 from penstock.config.keys import INTERCEPTOR
 from penstock.effects.addresses import is_public
 from penstock.errors import ConfigError
-from penstock.policy.rules.binder import did_you_mean
+from penstock.policy.faults import did_you_mean
 from penstock.policy.rules.conditions import All, MethodEquals, MethodIn, flattened
 from penstock.policy.rules.dead_rules import maybe_why_dead
 from penstock.policy.rules.effect_actions import Fork, RunScript, Webhook

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
+from penstock.policy.faults import Fault, Place, did_you_mean
 from penstock.policy.patterns.patterns import Pattern
-
-Place = tuple[str | int, ...]
-"""Names and numbers from the top of the section down to a value."""
 
 Seconds = Annotated[float, "duration"]
 Json = Annotated[Any, "json"]
@@ -28,17 +26,6 @@ Jsons = Annotated[tuple[Any, ...], "jsons"]
 Pairs = Annotated[tuple[tuple[str, str], ...], "pairs"]
 Count = Annotated[int, "count"]
 """A whole number of at least one."""
-
-
-class Fault(Struct, frozen=True):
-    """One thing that is wrong, and where: names and numbers from the top of the section."""
-
-    path: Place
-    message: str
-    hint: str | None = None
-
-    def __str__(self) -> str:
-        return f"{spoken_place(self.path)}: {self.message}" + (f"; {self.hint}" if self.hint else "")
 
 
 class Misread(ValueError):
@@ -58,22 +45,6 @@ class Reader(Struct, frozen=True):
 
 READERS: dict[Any, Reader] = {}
 """How each kind of field is read, by annotation. Filled where the kinds are defined."""
-
-
-def spoken_place(place: Place) -> str:
-    """`rules[2].actions[0].block`"""
-    text = ""
-    for step in place:
-        text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else step)
-    return text or "interceptor"
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str | None:
-    """A hint at the word that was probably meant."""
-    import difflib  # only when something is wrong
-
-    near = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.6)
-    return f'did you mean "{near[0]}"?' if near else None
 
 
 def kind_of(value: object) -> str:

@@ -6,17 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from penstock.policy.rules.binder import (
-    READERS,
-    Fault,
-    Misread,
-    Place,
-    Reader,
-    Texts,
-    did_you_mean,
-    kind_of,
-    read_struct,
-)
+from penstock.policy.faults import Fault, Place, did_you_mean
+from penstock.policy.rules.binder import READERS, Misread, Reader, Texts, kind_of, read_struct
 from penstock.policy.rules.exchange import Direction
 from penstock.policy.rules.plugins import load
 

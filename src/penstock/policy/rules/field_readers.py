@@ -10,8 +10,9 @@ import msgspec
 from penstock import limits
 from penstock.errors import ConfigError
 from penstock.policy.durations import BadDuration, parse_duration
+from penstock.policy.faults import Fault, Place, did_you_mean
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
-from penstock.policy.rules.binder import READERS, Fault, Misread, Place, Reader, did_you_mean, kind_of
+from penstock.policy.rules.binder import READERS, Misread, Reader, kind_of
 from penstock.policy.rules.paths import BadPath, Path, parse_path
 from penstock.policy.rules.templates import NAMES, BadTemplate, JsonTemplate, Template, parse_template
 

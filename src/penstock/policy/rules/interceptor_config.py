@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from penstock import limits
 from penstock.policy.durations import spoken_duration
+from penstock.policy.faults import Fault, Place
 from penstock.policy.rules.actions import ACTIONS, InjectError, RemoveParam, SetParam, SetResult, Transform
 from penstock.policy.rules.binder import (
     READERS,
-    Fault,
     Misread,
-    Place,
     Reader,
     Seconds,
     kind_of,

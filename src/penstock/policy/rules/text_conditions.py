@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar
 from msgspec import Struct
 
 from penstock import limits
+from penstock.policy.faults import Fault, Place
 from penstock.policy.patterns.patterns import Pattern
-from penstock.policy.rules.binder import READERS, Fault, Misread, Place, Reader, kind_of
+from penstock.policy.rules.binder import READERS, Misread, Reader, kind_of
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.json_values import json_within, text_of
 from penstock.policy.rules.lax_values import text_forms, written_forms

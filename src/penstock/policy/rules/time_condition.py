@@ -8,7 +8,8 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from penstock.policy.rules.binder import READERS, Fault, Misread, Place, Reader, did_you_mean, kind_of
+from penstock.policy.faults import Fault, Place, did_you_mean
+from penstock.policy.rules.binder import READERS, Misread, Reader, kind_of
 from penstock.policy.rules.exchange import Context
 from penstock.wire.mcp.message import Message
 
