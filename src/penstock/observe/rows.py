@@ -56,6 +56,7 @@ class MessageRow:
         self.asked = asked
         self.client = client
         self._message: _Message | None = None
+        self._tokens: int | None = None
 
     @property
     def time(self) -> float:
@@ -130,10 +131,12 @@ class MessageRow:
     @property
     def tokens(self) -> int:
         """About how many tokens it costs a model to read it."""
-        raw = self.line.raw
-        seen = raw[: bounds.ESTIMATED_BYTES]
-        found = estimate_tokens(seen.decode("utf-8", "replace"))
-        return found if len(seen) == len(raw) else round(found * len(raw) / len(seen))
+        if self._tokens is None:
+            raw = self.line.raw
+            seen = raw[: bounds.ESTIMATED_BYTES]
+            found = estimate_tokens(seen.decode("utf-8", "replace"))
+            self._tokens = found if len(seen) == len(raw) else round(found * len(raw) / len(seen))
+        return self._tokens
 
     def argument_names(self) -> list[str]:
         """The names of a call's arguments, outermost ones."""

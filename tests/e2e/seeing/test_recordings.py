@@ -317,3 +317,30 @@ def test_a_plain_filter_loads_nothing_of_what_watches(tmp_path: Path) -> None:
         loaded = [name for name in seen.read_text().split() if name.split(".")[:2] == ["penstock", "observe"]]
         loaded += [name for name in seen.read_text().split() if name == "penstock.gate.observed"]
         assert bool(loaded) == bool(options), loaded
+
+
+@pytest.mark.parametrize(
+    ("client", "upstream"), [("stdio", "stdio"), ("streamable", "streamable"), ("sse", "sse")]
+)
+def test_watching_changes_no_byte_on_either_side(tmp_path: Path, client: str, upstream: str) -> None:
+    wires = []
+    for place, options in (
+        ("off", []),
+        ("on", ["--record", str(tmp_path / "r"), "--audit", str(tmp_path / "a"), "--metrics", "0"]),
+    ):
+        work = tmp_path / place
+        work.mkdir()
+        with Watched(work, client, upstream, *options) as watched:
+            door = watched.connect()
+            for number in range(10):
+                door.say(
+                    request(b"%d" % (number + 70), "tools/call", b'{ "name":"echo","arguments":{"n":1e400}}')
+                )
+                door.answer(b"%d" % (number + 70))
+            door.call("write_file")
+            door.order("big", bytes=200_000)
+            heard = [one.raw for one in door.heard]
+            reached = [raw for raw in watched.upstream.reached() if b"penstock-" not in raw]
+            watched.end()
+        wires.append((heard, [raw for raw in reached if b'"name":"penstock"' not in raw]))
+    assert wires[0] == wires[1]
