@@ -15,7 +15,7 @@ from penstock.observe.replay import (
     progress_token,
     question_of,
 )
-from penstock.relay.contracts import UpstreamReceiver
+from penstock.relay.contracts import LinkFacts, UpstreamReceiver
 from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.ids import id_key
@@ -28,7 +28,7 @@ _OWN_ID = b'"penstock-'
 class ReplayLink:
     """One connection to a recording."""
 
-    kind = "replay"
+    facts = LinkFacts("replay")
 
     def __init__(self, book: ReplayBook, match: str, once: bool, is_real_time: bool) -> None:
         self.receiver: UpstreamReceiver | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from penstock.errors import UpstreamError
 from penstock.policy.exchange import Route
 from penstock.wire.mcp.message import Message
@@ -39,10 +41,22 @@ class UpstreamReceiver(Protocol):
     def upstream_lost(self, error: UpstreamError) -> None: ...
 
 
+class LinkFacts(Struct, frozen=True):
+    """What a link has found out about its upstream so far."""
+
+    transport: str | None = None  # stdio, streamable, sse, replay; None as long as that is not known
+    has_session: bool = False  # the upstream gave the session an id
+    wants_credentials: bool = False  # it last answered that it wants some
+
+
 class UpstreamLink(Protocol):
     """One connection to an upstream."""
 
     receiver: UpstreamReceiver | None
+
+    @property
+    def facts(self) -> LinkFacts:
+        """What is known of the upstream."""
 
     @property
     def untaken(self) -> int:

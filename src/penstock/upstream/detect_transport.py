@@ -11,7 +11,7 @@ import logging
 from penstock import limits
 from penstock.errors import SessionRefused
 from penstock.net.http_client import HttpClient
-from penstock.relay.contracts import UpstreamReceiver
+from penstock.relay.contracts import LinkFacts, UpstreamReceiver
 from penstock.upstream.peer import PeerOfUpstream
 from penstock.upstream.sse import SseUpstream
 from penstock.upstream.streamable_http import StreamableHttpUpstream
@@ -54,25 +54,19 @@ class HttpUpstream:
         self._link, self._kind = self._new_link(self._first), self._first
 
     @property
-    def kind(self) -> str | None:
-        """What the upstream speaks, "streamable" or "sse"; None as long as that is not known."""
-        return self._kind if self._link.is_proven else None
-
-    @property
-    def wants_credentials(self) -> bool:
-        """Whether it last answered that it wants credentials."""
-        return self._link.wants_credentials
+    def facts(self) -> LinkFacts:
+        """What is known of the upstream: what it speaks, once it has shown that, and what it wants."""
+        link = self._link
+        return LinkFacts(
+            self._kind if link.is_proven else None,
+            isinstance(link, StreamableHttpUpstream) and link.has_session,
+            link.wants_credentials,
+        )
 
     @property
     def trouble(self) -> str | None:
         """How it last refused a message, other than in the words of the protocol."""
         return self._link.trouble or self._trouble
-
-    @property
-    def has_session(self) -> bool:
-        """Whether it gave the session an id."""
-        link = self._link
-        return isinstance(link, StreamableHttpUpstream) and link.has_session
 
     @property
     def receiver(self) -> UpstreamReceiver | None:

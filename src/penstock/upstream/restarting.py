@@ -14,7 +14,7 @@ from penstock import limits
 from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost
 from penstock.gate.pending import PendingTable
 from penstock.policy.exchange import Exchange
-from penstock.relay.contracts import UpstreamReceiver
+from penstock.relay.contracts import LinkFacts, UpstreamReceiver
 from penstock.upstream.handshake import Handshake, revive
 from penstock.upstream.peer import PeerOfUpstream
 from penstock.upstream.stdio import StdioUpstream
@@ -29,6 +29,8 @@ _DOWN = "the upstream is started again"
 
 class RestartingCommand:
     """Speaks with whichever process of the command is alive."""
+
+    facts = LinkFacts("stdio")
 
     def __init__(self, start: Callable[[], StdioUpstream], start_seconds: float) -> None:
         """`start` starts the command, and may raise ConnectFailed; a process has `start_seconds` to begin."""

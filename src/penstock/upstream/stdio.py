@@ -11,6 +11,7 @@ from penstock.errors import ConnectFailed, Failure, UpstreamError, UpstreamLost
 from penstock.net.child import Child
 from penstock.net.fd_io import Reader, Writer
 from penstock.net.warden import Warden
+from penstock.relay.contracts import LinkFacts
 from penstock.upstream.last_words import LastWords
 from penstock.upstream.starting import Starting, shown_command
 from penstock.wire.mcp.ids import maybe_id_at_edges
@@ -47,6 +48,8 @@ class PeerOfUpstream(Protocol):
 
 class StdioUpstream:
     """One child process and the pipes to it."""
+
+    facts = LinkFacts("stdio")
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from penstock.bridge.steps import Step, ToUpstream
 from penstock.errors import ProtocolError, UpstreamError
-from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
+from penstock.relay.contracts import LinkFacts, UpstreamLink, UpstreamReceiver
 from penstock.wire.mcp.message import Batch, Message, read_client_message, read_upstream_message
 
 log = logging.getLogger("penstock")
@@ -39,6 +39,11 @@ class BridgedLink:
         inner.receiver = self
 
     # --- toward the upstream -----------------------------------------------------------------------------
+
+    @property
+    def facts(self) -> LinkFacts:
+        """What is known of the upstream."""
+        return self._inner.facts
 
     @property
     def untaken(self) -> int:

@@ -1,0 +1,320 @@
+"""One endpoint: a gate, an upstream, and the doors through which clients over HTTP come to them.
+
+A process may have several, each with its own tools, rules and sessions; a session of one is unknown to the
+others. How clients reach the upstream (pass-through, a relay for each, one shared link) is picked once, when
+the upstream has shown what it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.catalog_summary import say_catalog
+from penstock.config.model import ProxyConfig, UrlUpstream
+from penstock.downstream.legacy_http import LegacyDoor
+from penstock.downstream.mcp_head import Door, read_head
+from penstock.downstream.modern_http import ModernDoor
+from penstock.downstream.readiness import Readiness
+from penstock.downstream.replies import refuse
+from penstock.downstream.router import READY
+from penstock.downstream.sse import SseDoor
+from penstock.errors import CannotStart, PenstockError, ToolListRefused, UpstreamError, UpstreamLost
+from penstock.net.http_client import HttpClient
+from penstock.net.http_exchange import Reply, Request
+from penstock.net.warden import Warden
+from penstock.open_gate import open_gate
+from penstock.open_links import open_live_rules, open_upstream
+from penstock.policy.tools.catalog import ToolCatalog
+from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.contracts import LinkFacts, UpstreamLink
+from penstock.relay.link_pool import LinkPool
+from penstock.relay.sessions import Sessions
+from penstock.relay.shared_link import SharedLink
+from penstock.relay.upstream_probe import NotThisEra, UpstreamProbe
+from penstock.relay.upstream_state import State, UpstreamState
+from penstock.upstream.handshake import waits
+from penstock.wire.mcp.eras import Era
+
+if TYPE_CHECKING:
+    from penstock.downstream.passthrough import Passthrough
+    from penstock.gate.record import Observer
+    from penstock.upstream.watch import UpstreamWatch
+
+log = logging.getLogger("penstock")
+
+
+class Endpoint:
+    """What clients find at one address."""
+
+    def __init__(
+        self,
+        config: ProxyConfig,
+        warden: Warden,
+        reread: Callable[[bytes], ProxyConfig],
+        observers: Sequence[Observer],
+        on_lost: Callable[[PenstockError], None],
+        prefix: bytes = b"",
+    ) -> None:
+        """`on_lost` hears when nobody can be served here any more. `prefix` comes before the paths of the
+        doors, such as `/team` for `/team/mcp`."""
+        self._config = config
+        self._warden = warden
+        self._on_lost = on_lost
+        self._prefix = prefix
+        self._is_lost = False
+        self.live_rules = open_live_rules(config, reread, warden, list(observers))
+        self._opened = open_gate(config, self.live_rules, observers)
+        self._catalogs = Catalogs(self._learn)
+        self._sessions = Sessions(idle_seconds=config.session_idle_seconds)
+        self._pool = LinkPool(
+            self._open_link,
+            self._opened.gate,
+            self._catalogs,
+            config.tools_seconds,
+            say_catalog,
+            self._opened.new_session,
+            config.era != "same",
+        )
+        self._shared_link = SharedLink(
+            self._open_shared,
+            self._opened.gate,
+            self._catalogs,
+            config.tools_seconds,
+            say_catalog,
+            self._on_shared_lost,
+            config.era,
+            config.input_seconds,
+        )
+        self._state = UpstreamState()
+        self._readiness = Readiness(self._state)
+        self._watch: UpstreamWatch | None = None
+        self._client: HttpClient | None = None
+        self._passthrough: Passthrough | None = None
+        self._is_modern_only = False
+        self._is_legacy_only = False  # as far as somebody asked
+        self._facts = LinkFacts()
+
+    # --- the upstream ------------------------------------------------------------------------------------
+
+    async def meet_upstream(self, on_wait: Callable[[], Awaitable[None]]) -> None:
+        """Learns what the upstream is and which tools it has. Raises UpstreamError; with `reconnect`, waits
+        for one that is not there, and calls `on_wait` when it does."""
+        self._state.move(State.CONNECTING)
+        for seconds in waits():
+            try:
+                await self._meet_once()
+                return
+            except UpstreamError as error:
+                if not self._config.reconnects or isinstance(error, ToolListRefused):
+                    raise
+                log.info("The upstream is not there yet: %s. It is waited for.", error.detail)
+            await on_wait()
+            await asyncio.sleep(seconds)
+
+    async def _meet_once(self) -> None:
+        link = open_upstream(self._config, self._warden, is_first=True, restarts=False)
+        is_kept = False
+        try:
+            probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate)
+            try:
+                era, catalog = await probe.learn(self._config.choice)
+            except UpstreamError:
+                if not link.facts.wants_credentials:
+                    raise
+                self._catalogs.is_by_principal = True
+                log.info("The upstream wants credentials; each client's own will be used to list its tools.")
+                return
+            self._is_modern_only = era is Era.MODERN  # it was asked in the older one first
+            self._catalogs.put(CatalogKey(era), catalog)
+            if self._config.choice.is_active:
+                say_catalog(catalog)
+            else:
+                log.info("%d tools, none denied.", len(catalog.allowed))
+            is_streamable = link.facts.transport == "streamable"
+            if era is Era.LEGACY and is_streamable and self._config.era == "bridge":
+                self._is_legacy_only = not await self._speaks_modern()
+            if era is Era.MODERN and not is_streamable:
+                is_kept = True
+                self._shared_link.adopt(link, catalog)
+        finally:
+            self._facts = link.facts
+            if not is_kept:
+                self._pool.close_link(link)
+
+    async def _speaks_modern(self) -> bool:
+        """Whether an upstream that took a handshake takes requests of the newer era as well."""
+        try:
+            self._catalogs.put(CatalogKey(Era.MODERN), await self._learn(Era.MODERN))
+        except NotThisEra:
+            return False
+        return True
+
+    async def _learn(self, era: Era) -> ToolCatalog:
+        """Asks the upstream for the catalog of an era that nobody spoke so far."""
+        link = self._open_link()
+        try:
+            probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate)
+            _, catalog = await probe.learn(self._config.choice, era)
+        finally:
+            self._pool.close_link(link)
+        say_catalog(catalog)
+        return catalog
+
+    def start(self) -> None:
+        """The upstream is there and clients may come: begins to look after it and after the rules' file."""
+        self._state.move(State.CONNECTED)
+        if isinstance(self._config.upstream, UrlUpstream):
+            from penstock.upstream.watch import UpstreamWatch
+
+            client = HttpClient(self._config.upstream.url, connect_timeout=self._config.connect_seconds)
+            self._watch = UpstreamWatch(
+                client, self._on_upstream_lost, lambda: self._state.move(State.CONNECTED)
+            )
+        if self.live_rules is not None:
+            self.live_rules.start()
+
+    def _open_shared(self) -> UpstreamLink:
+        # One that is opened anew is asked for its tools again, so that people hear when they have changed.
+        is_url = isinstance(self._config.upstream, UrlUpstream)
+        return open_upstream(self._config, self._warden, restarts=is_url)
+
+    def _open_link(self) -> UpstreamLink:
+        return open_upstream(self._config, self._warden)
+
+    # --- the doors ---------------------------------------------------------------------------------------
+
+    def doors(self) -> dict[bytes, Door]:
+        """The doors by their paths."""
+        messages = self._prefix + b"/messages"
+        sse = SseDoor(self._pool, self._sessions, self._on_session_lost, messages)
+        return {
+            self._prefix + b"/mcp": self._streamable_door(),
+            self._prefix + b"/sse": sse.handle_stream,
+            messages: sse.handle_message,
+            self._prefix + READY: self._readiness.handle,
+        }
+
+    def waiting_doors(self) -> dict[bytes, Door]:
+        """The doors while the upstream is not there yet."""
+        paths = [self._prefix + path for path in (b"/mcp", b"/sse", b"/messages")]
+        waiting: dict[bytes, Door] = dict.fromkeys(paths, self._readiness.not_ready)
+        return waiting | {self._prefix + READY: self._readiness.handle}
+
+    @property
+    def well_known(self) -> Door | None:
+        """The door for the upstream's metadata, where there is some. There is none before `doors`."""
+        return self._passthrough.handle_well_known if self._passthrough is not None else None
+
+    def _streamable_door(self) -> Door:
+        """The door for clients of Streamable HTTP: here it is picked how they reach the upstream."""
+        config, upstream = self._config, self._config.upstream
+        legacy = LegacyDoor(self._pool, self._sessions, self._on_session_lost)
+        modern = ModernDoor(self._shared_link, self._opened.gate, self._opened.sessions)
+        if not isinstance(upstream, UrlUpstream) or self._facts.transport == "sse":
+            return _by_era(legacy.handle, modern.handle)
+        from penstock.downstream.passthrough import Passthrough  # a command has no use for it
+
+        self._client = HttpClient(upstream.url, connect_timeout=config.connect_seconds)
+        self._passthrough = Passthrough(
+            self._client,
+            list(upstream.headers),
+            self._opened.gate,
+            self._catalogs,
+            say_catalog,
+            self._on_upstream_lost,
+            self._facts.has_session,
+            self._opened.sessions,
+            config.tools_seconds,
+            upstream.passes_cookies,
+        )
+        if self._is_legacy_only:
+            return _by_era(self._passthrough.handle, modern.handle)
+        if self._is_modern_only and config.era != "same":
+            return _by_era(legacy.handle, self._passthrough.handle)
+        return self._passthrough.handle
+
+    # --- the end -----------------------------------------------------------------------------------------
+
+    def _on_upstream_lost(self, error: UpstreamError) -> None:
+        upstream = self._config.upstream
+        if isinstance(upstream, UrlUpstream) and upstream.reconnect:
+            # Every request has a connection of its own, so the next one finds out whether it is back.
+            log.info("The upstream is gone: %s. The next request will look for it.", error.detail)
+            self._state.move(State.LOST)
+            if self._watch is not None:
+                self._watch.look_now()
+        elif not self._is_lost:
+            self._is_lost = True
+            log.info("The upstream is gone: %s.", error.detail)
+            self._on_lost(UpstreamLost())
+
+    def _on_shared_lost(self, error: UpstreamError) -> None:
+        """The link is gone that all clients of the modern era share: nothing takes its place unasked."""
+        if self._config.reconnects or error.is_of_one_session:
+            self._on_session_lost(error)
+        else:
+            self._on_lost(error)
+
+    def _on_session_lost(self, error: PenstockError) -> None:
+        is_of_one = isinstance(error, UpstreamError) and error.is_of_one_session
+        is_everybodys = isinstance(self._config.upstream, UrlUpstream) or isinstance(error, CannotStart)
+        if is_everybodys and not is_of_one:
+            self._on_lost(error)
+        else:
+            # Each session has a child of its own: one that dies takes its session with it, and no other. Nor
+            # does one that the upstream refuses or ends, or that we have no resources to open a connection
+            # for: else any client could end the sessions of all the others.
+            cause = f" {error.cause}." if error.cause else ""
+            log.warning("%s.%s Its session has ended.", error.headline, cause)
+            if self._watch is not None:
+                self._watch.look_now()
+
+    def lose(self, error: PenstockError) -> None:
+        """Nobody is served any more, because of this error: where it is the upstream's, who waits hears it."""
+        self._is_lost = True
+        self._state.move(State.LOST)
+        if not isinstance(error, UpstreamError):
+            return
+        self._sessions.lose_all(error)
+        self._shared_link.lose(error)
+        if self._passthrough is not None:
+            self._passthrough.fail_all(error)
+
+    def end_idle_streams(self) -> None:
+        """Ends what has no end of its own and on which nothing is under way."""
+        self._sessions.end_settled()
+        self._shared_link.end_listeners()
+        if self._passthrough is not None:
+            self._passthrough.end_streams()
+
+    async def closed(self) -> None:
+        """Waits until every link that was given up is closed."""
+        await self._pool.closed()
+
+    async def close(self) -> None:
+        """Ends every session and closes every link."""
+        if self._watch is not None:
+            await self._watch.stop()
+        self._sessions.end_all()
+        await self._shared_link.close()
+        if self._client is not None:
+            await self._client.close()
+        await self._pool.closed()
+        if self.live_rules is not None:
+            await self.live_rules.close()
+
+
+def _by_era(legacy: Door, modern: Door) -> Door:
+    def handle(request: Request, reply: Reply) -> None:
+        head = read_head(request)
+        if head.is_version_repeated:
+            refuse(reply, 400, "Invalid request: repeated MCP-Protocol-Version")
+        elif head.era is Era.MODERN:
+            modern(request, reply)
+        else:
+            legacy(request, reply)
+
+    return handle
