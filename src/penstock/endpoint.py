@@ -273,7 +273,7 @@ class Endpoint:
                 self._watch.look_now()
 
     def lose(self, error: PenstockError) -> None:
-        """Nobody is served any more, because of this error: where it is the upstream's, who waits hears it."""
+        """Nobody is served any more because of this error; where it is the upstream's, who waits hears it."""
         self._is_lost = True
         self._state.move(State.LOST)
         if not isinstance(error, UpstreamError):

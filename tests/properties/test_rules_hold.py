@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
-from scenes import client, interceptor, rule, send
+from scenes import Pass, client, interceptor, rule, send
 
 from node_reader import maybe_node, node_reader
-from penstock.policy.rules.outcome import Pass
 from readers import READERS, Reader
 from sdk_readers import SDKS, sdk_server
 

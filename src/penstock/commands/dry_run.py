@@ -14,7 +14,8 @@ from penstock.policy.rules.effect_contract import EffectVerdict, ForkSpec, Scrip
 from penstock.policy.rules.exchange import Context, Direction
 from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import InterceptorConfig
-from penstock.policy.rules.outcome import Outcome, Pass
+from penstock.policy.verdict import FORWARD, Decided, Drop, Forward
+from penstock.policy.verdict import Answer as Answered
 from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message, read_upstream_message
 
 T = TypeVar("T")
@@ -112,19 +113,19 @@ class DryRun:
             self.session, direction, self.effects.now, exchange, wall=self.effects.now + self._ahead
         )
 
-    def play(self, message: Message, direction: Direction) -> Outcome:
+    def play(self, message: Message, direction: Direction) -> Decided:
         """What becomes of the message."""
         context = self.context(message, direction)
         method = message.method
         if method is None and context.exchange is not None:
             method = context.exchange.request.method
         if not self.interceptor.watches(method, direction):
-            return Outcome(Pass(message.raw, False))
+            return FORWARD
         take = self.interceptor.on_client if direction == "client" else self.interceptor.on_upstream
 
-        async def decide() -> Outcome:
-            outcome = take(message, context)
-            return outcome if isinstance(outcome, Outcome) else await outcome
+        async def decide() -> Decided:
+            said = take(message, context)
+            return said if isinstance(said, Forward | Answered | Drop) else await said
 
         return asyncio.run(decide())
 
@@ -137,11 +138,16 @@ def read_message(raw: bytes, direction: Direction) -> Message:
     return message
 
 
-def verdict_of(outcome: Outcome) -> str:
+def verdict_of(verdict: Decided) -> str:
     """What was decided, in one word of a fixture."""
-    verdict = outcome.verdict
-    if isinstance(verdict, Pass):
-        return "pass" if outcome.blocked_by is None else "block"
-    if verdict.action == "cache":
-        return "answer"
-    return "drop" if verdict.raw is None else "block"
+    if isinstance(verdict, Forward):
+        return "block" if verdict.word == "block" else "pass"
+    if isinstance(verdict, Drop):
+        return "drop"
+    assert isinstance(verdict, Answered)
+    return verdict.word
+
+
+def blocker_of(verdict: Decided) -> str | None:
+    """The rule or interceptor that blocked, if one did."""
+    return verdict.why.rule if verdict.word == "block" and verdict.why is not None else None

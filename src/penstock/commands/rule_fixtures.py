@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
-from penstock.commands.dry_run import Answer, DryRun, DryRunEffects, read_message, verdict_of
+from penstock.commands.dry_run import Answer, DryRun, DryRunEffects, blocker_of, read_message, verdict_of
 from penstock.config.check import Findings, Section, check_section
 from penstock.config.file import ConfigReading, read_bytes, read_document_or_fail, say_faults
 from penstock.config.formats.document import Document, Path
@@ -17,7 +17,8 @@ from penstock.errors import FaultyFile, ProtocolError
 from penstock.policy.exchange import Session
 from penstock.policy.rules.exchange import Direction
 from penstock.policy.rules.interceptor_config import InterceptorConfig
-from penstock.policy.rules.outcome import Outcome, Pass
+from penstock.policy.verdict import Answer as Answered
+from penstock.policy.verdict import Decided, Forward
 from penstock.wire.mcp.message import Message
 
 
@@ -31,24 +32,23 @@ class Expectation(Struct, frozen=True):
     message: bytes | None = None
     reply: bytes | None = None
 
-    def differences(self, outcome: Outcome) -> list[str]:
+    def differences(self, message: Message, verdict: Decided) -> list[str]:
         """Where the outcome is another, in words."""
-        verdict = outcome.verdict
-        passed = verdict.raw if isinstance(verdict, Pass) else None
-        reply = None if isinstance(verdict, Pass) else verdict.raw
-        changed = isinstance(verdict, Pass) and verdict.changed
+        changed = verdict.message if isinstance(verdict, Forward) else None
+        passed = (changed or message).raw if isinstance(verdict, Forward) else None
+        reply = verdict.raw if isinstance(verdict, Answered) else None
+        blocker = blocker_of(verdict)
+        reason = verdict.why.reason if blocker is not None and verdict.why is not None else None
         out = []
         for name, expected, found in (
-            ("", self.verdict, verdict_of(outcome)),
-            ("rule ", self.rule, outcome.blocked_by),
-            ("reason ", self.reason, outcome.reason),
+            ("", self.verdict, verdict_of(verdict)),
+            ("rule ", self.rule, blocker),
+            ("reason ", self.reason, reason),
         ):
             if expected is not None and expected != found:
-                why = (
-                    f" (rule {outcome.blocked_by}: {outcome.reason})" if not name and found == "block" else ""
-                )
+                why = f" (rule {blocker}: {reason})" if not name and found == "block" else ""
                 out.append(f"expected {name}{expected}, got {found}{why}")
-        if self.changed is not None and self.changed != changed:
+        if self.changed is not None and self.changed != (changed is not None):
             out.append("expected a changed message" if self.changed else "expected the message unchanged")
         for what, wanted, raw in (("message", self.message, passed), ("reply", self.reply, reply)):
             if wanted is not None and (raw is None or _canonical(wanted) != _canonical(raw)):
@@ -95,7 +95,7 @@ class RuleTest(Struct, frozen=True):
         faults = []
         for number, step in enumerate(self.steps, 1):
             effects.now += step.after
-            found = step.expect.differences(dry_run.play(step.message, step.direction))
+            found = step.expect.differences(step.message, dry_run.play(step.message, step.direction))
             where = f"message {number}: " if len(self.steps) > 1 else ""
             faults += [where + fault for fault in found]
         return faults

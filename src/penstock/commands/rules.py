@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from penstock.arguments import Parser
-from penstock.commands.dry_run import DryRun, DryRunEffects, read_message, verdict_of
+from penstock.commands.dry_run import DryRun, DryRunEffects, blocker_of, read_message
 from penstock.commands.rule_fixtures import read_tests
 from penstock.config.file import ConfigReading, read_bytes
 from penstock.errors import ConfigError, ProtocolError
@@ -15,8 +15,8 @@ from penstock.logs import set_up_log
 from penstock.policy.rules.binder import says
 from penstock.policy.rules.exchange import Context, Direction
 from penstock.policy.rules.interceptor_config import InterceptorConfig
-from penstock.policy.rules.outcome import Outcome, Pass
 from penstock.policy.rules.rules import Rule, RuleSet
+from penstock.policy.verdict import Answer, Decided, Drop
 from penstock.wire.mcp.message import Kind, Message
 from penstock.wire.mcp.replies import one_line
 
@@ -128,7 +128,7 @@ def explained(dry_run: DryRun, message: Message, direction: Direction) -> Iterat
     for custom in config.generals:
         if custom.wants(message.method, direction):
             yield f"general interceptor: {custom.words()}"
-    yield from _explain_outcome(dry_run.play(message, direction), direction, dry_run.effects)
+    yield from _explain_verdict(dry_run.play(message, direction), direction, dry_run.effects)
 
 
 def _explain_rule(rule: Rule, message: Message, context: Context) -> Iterator[str]:
@@ -154,27 +154,31 @@ def _explain_rule(rule: Rule, message: Message, context: Context) -> Iterator[st
             yield f"  would: {says(action)}"
 
 
-def _explain_outcome(outcome: Outcome, direction: Direction, effects: DryRunEffects) -> Iterator[str]:
-    yield f"rules that applied, in order: {', '.join(outcome.rules) or 'none'}"
+def _explain_verdict(verdict: Decided, direction: Direction, effects: DryRunEffects) -> Iterator[str]:
+    why = verdict.why
+    yield f"rules that applied, in order: {', '.join(why.rules if why is not None else ()) or 'none'}"
     for sentence in effects.told:
         yield f"beside that: {sentence}"
-    verdict, name = outcome.verdict, verdict_of(outcome)
-    by = f" by {outcome.blocked_by}" if outcome.blocked_by else ""
-    if name == "drop":
-        yield f"outcome: dropped{by}: {outcome.reason}"
+    by = f" by {blocker}" if (blocker := blocker_of(verdict)) else ""
+    if isinstance(verdict, Drop):
+        yield f"outcome: dropped{by}: {verdict.why.reason}"
         return
-    if name == "pass":
-        changed = isinstance(verdict, Pass) and verdict.changed
-        yield "outcome: passes, changed to" if changed else "outcome: passes, byte for byte"
-        if not changed:
-            return
-    elif name == "answer":
-        yield "outcome: answered from the cache"
-    elif isinstance(verdict, Pass):
-        yield f"outcome: blocked{by}; it goes on as an error"
+    if isinstance(verdict, Answer):
+        is_block = verdict.word == "block"
+        yield (
+            f"outcome: blocked{by}; the {direction} is answered"
+            if is_block
+            else "outcome: answered from the cache"
+        )
+        raw = verdict.raw
+    elif verdict.message is None:
+        yield "outcome: passes, byte for byte"
+        return
     else:
-        yield f"outcome: blocked{by}; the {direction} is answered"
-    yield f"  {(verdict.raw or b'').decode('utf-8', 'replace')}"
+        is_block = verdict.word == "block"
+        yield f"outcome: blocked{by}; it goes on as an error" if is_block else "outcome: passes, changed to"
+        raw = verdict.message.raw
+    yield f"  {raw.decode('utf-8', 'replace')}"
 
 
 def read_rules_of(path: str) -> tuple[ConfigReading, InterceptorConfig]:

@@ -11,6 +11,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from msgspec import structs
+
 from penstock import limits
 from penstock.errors import ProtocolError
 from penstock.gate.client_name import maybe_client_name
@@ -18,11 +20,10 @@ from penstock.gate.gate import Gate, error_message
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
 from penstock.policy.rules.exchange import Context, Direction
 from penstock.policy.rules.interceptor import Interceptor
-from penstock.policy.rules.outcome import Outcome, Pass, Refuse
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why, is_open
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Decided, Drop, Forward, Verdict, Wait, Why, is_open
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
     Batch,
@@ -31,7 +32,7 @@ from penstock.wire.mcp.message import (
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.mcp.replies import CANCELLED, error_code, error_reply, printable
+from penstock.wire.mcp.replies import CANCELLED, error_reply, printable
 
 log = logging.getLogger("penstock")
 
@@ -52,14 +53,14 @@ class RuleWait(Wait):
     __slots__ = ("_after", "_session", "_task")
 
     def __init__(
-        self, message: Message, is_from_client: bool, session: Session, after: Callable[[Outcome], Verdict]
+        self, message: Message, is_from_client: bool, session: Session, after: Callable[[Decided], Verdict]
     ) -> None:
         super().__init__(message, is_from_client)
         self._session = session
         self._after = after
-        self._task: asyncio.Future[Outcome] | None = None
+        self._task: asyncio.Future[Decided] | None = None
 
-    def start(self, awaited: Awaitable[Outcome]) -> None:
+    def start(self, awaited: Awaitable[Decided]) -> None:
         """Begins to wait."""
         self._session.waiting[self] = None
         self._task = asyncio.ensure_future(awaited)
@@ -67,19 +68,19 @@ class RuleWait(Wait):
 
     def cancel(self) -> None:
         """Whoever sent it wants no answer any more."""
-        self._give_up(Outcome(Refuse(None, "", "cancelled"), reason=CANCELLED))
+        self._give_up(Drop(Why("rules", "cancelled", CANCELLED)))
 
     def fail(self, why: str) -> None:
         """It will not pass."""
         self._give_up(_closed(self.message, why))
 
-    def _give_up(self, outcome: Outcome) -> None:
+    def _give_up(self, verdict: Decided) -> None:
         if self._task is not None and not self._task.done():
             self._task.cancel()
             self._session.decided(self)
-            self.settle(self._after(outcome))
+            self.settle(self._after(verdict))
 
-    def _decided(self, task: asyncio.Future[Outcome]) -> None:
+    def _decided(self, task: asyncio.Future[Decided]) -> None:
         if not task.cancelled():
             failure = task.exception()
             if failure is not None:
@@ -178,7 +179,7 @@ class RuledGate(Gate):
         token = None if session.is_shared else (message.params or {}).get("requestId")
         return token is not None and session.cancel(bytes(token))
 
-    def _judged(self, said: Outcome, message: Message, exchange: Exchange) -> Verdict:
+    def _judged(self, said: Decided, message: Message, exchange: Exchange) -> Verdict:
         """The verdict on a client's request or notification about which the rules have decided."""
         verdict = _passed_up(said, message)
         if not isinstance(verdict, Forward):
@@ -187,7 +188,7 @@ class RuledGate(Gate):
         if again is FORWARD:
             return verdict
         if again is HOLD:  # a rule made a tool call of something else, before any catalog was needed
-            return _passed_up(_closed(message, _FAILED), message)
+            return _closed(message, _FAILED)
         return self._listed(again, exchange)
 
     def _listed(self, verdict: Verdict, exchange: Exchange) -> Verdict:
@@ -200,7 +201,7 @@ class RuledGate(Gate):
         listed = read_upstream_message(verdict.raw)
         assert isinstance(listed, Message)
 
-        def answer(said: Outcome) -> Verdict:
+        def answer(said: Decided) -> Verdict:
             passed = _passed_back(said, listed)
             if not isinstance(passed, Forward) or passed.message is None:
                 return verdict
@@ -214,27 +215,27 @@ class RuledGate(Gate):
         message: Message,
         exchange: Exchange,
         direction: Direction,
-        after: Callable[[Outcome], Verdict],
+        after: Callable[[Decided], Verdict],
     ) -> Verdict:
         rules = exchange.rules
         assert rules is not None
         context = Context(exchange.session, direction, self._clock(), exchange, wall=self._wall())
         decide = rules.on_client if direction == "client" else rules.on_upstream
         try:
-            outcome = decide(message, context)
+            said = decide(message, context)
         except Exception:
             log.exception("The rules failed.")
-            outcome = _closed(message, _FAILED)
+            said = _closed(message, _FAILED)
 
-        def then(said: Outcome) -> Verdict:
-            if said.blocked_by is not None:
-                self._say_once(said.blocked_by, exchange)
+        def then(said: Decided) -> Verdict:
+            if said.word == "block" and said.why is not None:
+                self._say_once(said.why.rule, exchange)
             return after(said)
 
-        if isinstance(outcome, Outcome):
-            return then(outcome)
+        if isinstance(said, Forward | Answer | Drop):
+            return then(said)
         wait = RuleWait(message, direction == "client", exchange.session, then)
-        wait.start(outcome)
+        wait.start(said)
         return wait
 
     def _say_once(self, rule: str, exchange: Exchange) -> None:
@@ -258,79 +259,45 @@ def _watches(exchange: Exchange, direction: Direction) -> bool:
     return rules is not None and rules.watches(exchange.request.method, direction)
 
 
-def _passed_up(said: Outcome, message: Message) -> Verdict:
-    """What the rules decided about a message of the client's, as a verdict."""
-    verdict, why = said.verdict, _why(said)
-    if isinstance(verdict, Refuse):
-        if verdict.raw is None or message.kind is _RESPONSE:
-            return Drop(why, "drop" if verdict.action == "cancelled" else "block")
+def _passed_up(said: Decided, message: Message) -> Decided:
+    """What the rules decided about a message of the client's."""
+    if isinstance(said, Answer) and message.method == tool_gate.CALL:
         # A call has no HTTP status of its own, whatever becomes of it: see the tool gate.
-        code = 0 if message.method == tool_gate.CALL else error_code(verdict.raw)
-        return Answer(verdict.raw, code, word="answer" if said.blocked_by is None else "block", why=why)
-    changed = _reread(verdict, message, read_client_message)
-    if changed is not None:
-        return _forward(changed, message, said)
-    if message.kind is Kind.REQUEST:
-        raw = error_reply(message.id_token, INTERNAL_ERROR, _FAILED)
-        return Answer(raw, INTERNAL_ERROR, word="block", why=why)
-    return Drop(why, "block")
+        return structs.replace(said, code=0)
+    return _reread(said, message, read_client_message)
 
 
-def _passed_or(verdict: Verdict, said: Outcome, shown: Message) -> Verdict:
+def _passed_or(verdict: Verdict, said: Decided, shown: Message) -> Verdict:
     """What the rules make of a message; where they have nothing against it, what was decided before."""
     passed = _passed_back(said, shown)
     return verdict if passed is FORWARD else passed
 
 
-def _passed_back(said: Outcome, message: Message) -> Verdict:
+def _passed_back(said: Decided, message: Message) -> Decided:
     """The same for the upstream's. A blocked response passes as an error: somebody waits for it."""
-    verdict, why = said.verdict, _why(said)
-    if isinstance(verdict, Refuse):
-        if verdict.raw is None:
-            return Drop(why, "drop" if verdict.action == "cancelled" else "block")
-        return Answer(verdict.raw, error_code(verdict.raw), word="block", why=why)
-    changed = _reread(verdict, message, read_upstream_message)
-    if changed is not None:
-        return _forward(changed, message, said)
+    return _reread(said, message, read_upstream_message)
+
+
+def _closed(message: Message, reason: str) -> Decided:
+    """The verdict when the rules cannot be heard: nothing passes."""
+    why = Why("rules", "error", reason, INTERNAL_ERROR)
     if message.kind is _RESPONSE:
-        return Forward(error_message(message.id_token, INTERNAL_ERROR, _FAILED), "block", why)
+        return Forward(error_message(message.id_token, INTERNAL_ERROR, reason), "block", why)
+    if message.kind is Kind.REQUEST:
+        raw = error_reply(message.id_token, INTERNAL_ERROR, reason)
+        return Answer(raw, INTERNAL_ERROR, word="block", why=why)
     return Drop(why, "block")
 
 
-def _forward(changed: Message, message: Message, said: Outcome) -> Verdict:
-    if said.blocked_by is not None:
-        return Forward(changed, "block", _why(said))
-    if changed is message:
-        return Forward(None, "pass", _why(said)) if said.rules else FORWARD
-    return Forward(changed, "change", _why(said))
-
-
-def _why(said: Outcome) -> Why:
-    verdict = said.verdict
-    if isinstance(verdict, Refuse):
-        return Why(
-            verdict.rule, verdict.action, said.reason or "", error_code(verdict.raw or b""), said.rules
-        )
-    action = "block" if said.blocked_by is not None else "change" if verdict.changed else ""
-    rule = said.blocked_by or (said.rules[-1] if said.rules else "")
-    return Why(rule, action, said.reason or "", error_code(verdict.raw) if said.blocked_by else 0, said.rules)
-
-
-def _closed(message: Message, why: str) -> Outcome:
-    """The outcome when the rules cannot be heard: nothing passes."""
-    raw = error_reply(message.id_token, INTERNAL_ERROR, why)
-    if message.kind is _RESPONSE:
-        return Outcome(Pass(raw, True), (), "rules", why)
-    return Outcome(Refuse(raw if message.kind is Kind.REQUEST else None, "", "error"), (), "rules", why)
-
-
-def _reread(verdict: Pass, message: Message, read: Callable[[bytes], Message | Batch]) -> Message | None:
-    """The message that passes; None when a rule made something of it that must not be forwarded."""
-    if not verdict.changed:
-        return message
+def _reread(said: Decided, message: Message, read: Callable[[bytes], Message | Batch]) -> Decided:
+    """What the rules decided; where they made something of a message that must not be forwarded, nothing is."""
+    if not isinstance(said, Forward) or said.message is None:
+        return said
     try:
-        changed = read(verdict.raw)
+        changed = read(said.message.raw)
     except ProtocolError as refusal:
         log.error("A rule made a message that must not be forwarded. %s.", refusal.reason)
-        return None
-    return changed if isinstance(changed, Message) else None
+        return _closed(message, _FAILED)
+    if not isinstance(changed, Message):
+        return _closed(message, _FAILED)
+    return Forward(changed, said.word, said.why)

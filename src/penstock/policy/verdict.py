@@ -102,7 +102,10 @@ class Wait:
         raise NotImplementedError
 
 
-Verdict = Forward | Answer | Drop | Hold | Wait
+Decided = Forward | Answer | Drop
+"""A verdict that can be carried out."""
+
+Verdict = Decided | Hold | Wait
 
 FORWARD = Forward()
 HOLD = Hold()

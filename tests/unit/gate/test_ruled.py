@@ -14,9 +14,9 @@ from memory_doors import CHOICE, catalog
 from penstock.gate.ruled import RuledGate, Rules
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.rules.exchange import Context
-from penstock.policy.rules.outcome import Outcome, Pass, Refuse
-from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
+from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.replies import error_code
 
 ALLOWED, DENIED = hostile.ALLOWED[0], hostile.DENIED[0]
 Decide = Callable[[Message, Context], Any]
@@ -40,8 +40,21 @@ class Stub:
     on_upstream = on_client
 
 
-def passes(message: Message, context: Context) -> Outcome:
-    return Outcome(Pass(message.raw, False))
+def passes(message: Message, context: Context) -> Verdict:
+    return FORWARD
+
+
+def passed(raw: bytes, *rules: str) -> Callable[..., Verdict]:
+    """Rules that make `raw` of every message."""
+    message = Message(raw, Kind.REQUEST, b"1", None)
+    why = Why(rules[-1] if rules else "", "change", "", rules=rules)
+    return lambda *asked: Forward(message, "change", why)
+
+
+def refused(raw: bytes | None, action: str = "block", word: Any = "block") -> Callable[..., Verdict]:
+    """Rules that answer every message with `raw`, or drop it."""
+    why = Why("r", action, "m", 0 if raw is None else error_code(raw), ("r",))
+    return lambda *asked: Drop(why, word) if raw is None else Answer(raw, why.code, word=word, why=why)
 
 
 def gate_of(decide: Decide, *watched: str | None) -> tuple[RuledGate, Stub]:
@@ -136,14 +149,14 @@ def test_what_is_held_is_shown_to_the_rules_later_and_counted_then() -> None:
 
 
 def test_no_rule_makes_a_hidden_tool_callable() -> None:
-    gate, _ = gate_of(lambda message, context: Outcome(Pass(call(DENIED).raw, True), ("r",)))
+    gate, _ = gate_of(passed(call(DENIED).raw, "r"))
     verdict = gate.client_says(call(), begun(call()))
     assert isinstance(verdict, Answer)
     assert verdict.word == "deny"
 
 
 def test_a_rule_that_makes_a_tool_call_of_something_else_before_a_catalog_fails_closed() -> None:
-    gate, _ = gate_of(lambda message, context: Outcome(Pass(call().raw, True), ("r",)))
+    gate, _ = gate_of(passed(call().raw, "r"))
     message = client(PING)
     exchange = begun(message)
     exchange.catalog = None
@@ -154,7 +167,7 @@ def test_a_rule_that_makes_a_tool_call_of_something_else_before_a_catalog_fails_
 
 def test_a_changed_message_goes_on_as_the_rules_made_it() -> None:
     changed = call(ALLOWED, b"1").raw.replace(b'"arguments":{}', b'"arguments":{"n":1}')
-    gate, _ = gate_of(lambda message, context: Outcome(Pass(changed, True), ("a", "b")))
+    gate, _ = gate_of(passed(changed, "a", "b"))
     verdict = gate.client_says(call(), begun(call()))
     assert isinstance(verdict, Forward)
     assert verdict.message is not None
@@ -164,7 +177,7 @@ def test_a_changed_message_goes_on_as_the_rules_made_it() -> None:
 
 
 def test_rules_that_held_and_changed_nothing_are_told_and_the_bytes_are_the_same() -> None:
-    gate, _ = gate_of(lambda message, context: Outcome(Pass(message.raw, False), ("log",)))
+    gate, _ = gate_of(lambda message, context: Forward(None, "pass", Why("log", "", "", rules=("log",))))
     verdict = gate.client_says(call(), begun(call()))
     assert isinstance(verdict, Forward)
     assert (verdict.message, verdict.word) == (None, "pass")
@@ -174,7 +187,7 @@ def test_rules_that_held_and_changed_nothing_are_told_and_the_bytes_are_the_same
 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}'])
 def test_what_a_rule_spoils_does_not_pass_in_either_direction(raw: bytes) -> None:
-    gate, _ = gate_of(lambda message, context: Outcome(Pass(raw, True)))
+    gate, _ = gate_of(passed(raw))
     verdict = gate.client_says(client(PING), begun(client(PING)))
     assert isinstance(verdict, Answer)
     assert (verdict.word, verdict.code) == ("block", -32603)
@@ -190,7 +203,7 @@ def test_what_a_rule_spoils_does_not_pass_in_either_direction(raw: bytes) -> Non
 
 
 def test_rules_that_raise_let_nothing_pass() -> None:
-    def fail(message: Message, context: Context) -> Outcome:
+    def fail(message: Message, context: Context) -> Verdict:
         raise RuntimeError("a bug")
 
     gate, _ = gate_of(fail)
@@ -205,7 +218,7 @@ def test_rules_that_raise_let_nothing_pass() -> None:
 )
 def test_a_refusal_has_the_code_of_its_error_but_for_a_call(message: Message, code: int) -> None:
     raw = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32700,"message":"m"}}'
-    gate, _ = gate_of(lambda message, context: Outcome(Refuse(raw, "r", "inject_error"), ("r",), "r", "m"))
+    gate, _ = gate_of(refused(raw, "inject_error"))
     verdict = gate.client_says(message, begun(message))
     assert isinstance(verdict, Answer)
     assert (verdict.raw, verdict.code, verdict.word) == (raw, code, "block")
@@ -216,17 +229,17 @@ def test_a_refusal_has_the_code_of_its_error_but_for_a_call(message: Message, co
 
 def test_an_answer_from_the_cache_is_an_answer() -> None:
     raw = b'{"jsonrpc":"2.0","id":1,"result":{}}'
-    gate, _ = gate_of(lambda message, context: Outcome(Refuse(raw, "r", "cache"), ("r",)))
+    gate, _ = gate_of(refused(raw, "cache", "answer"))
     verdict = gate.client_says(call(), begun(call()))
     assert isinstance(verdict, Answer)
     assert (verdict.word, verdict.code) == ("answer", 0)
 
 
 def test_a_list_from_the_catalog_is_a_response_like_any_other_to_the_rules() -> None:
-    def decide(message: Message, context: Context) -> Outcome:
+    def decide(message: Message, context: Context) -> Verdict:
         if context.direction == "client":
             return passes(message, context)
-        return Outcome(Pass(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}', True), ("r",))
+        return passed(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}', "r")()
 
     gate, stub = gate_of(decide)
     session = Session(id="s")
@@ -259,12 +272,12 @@ def test_an_answer_to_a_request_that_nobody_knows_is_dropped_only_while_there_ar
 
 def test_a_blocked_request_of_the_upstream_is_answered_to_the_upstream() -> None:
     raw = b'{"jsonrpc":"2.0","id":"u","error":{"code":-32000,"message":"no"}}'
-    gate, _ = gate_of(lambda message, context: Outcome(Refuse(raw, "r", "block"), ("r",), "r", "no"))
+    gate, _ = gate_of(refused(raw))
     ask = upstream(b'{"jsonrpc":"2.0","id":"u","method":"roots/list"}')
     verdict = gate.upstream_says(ask, begun(ask))
     assert isinstance(verdict, Answer)
     assert (verdict.raw, verdict.word) == (raw, "block")
-    silent, _ = gate_of(lambda message, context: Outcome(Refuse(None, "r", "block"), ("r",), "r", "no"))
+    silent, _ = gate_of(refused(None))
     tell = upstream(TOLD)
     dropped = silent.upstream_says(tell, begun(tell))
     assert isinstance(dropped, Drop)
@@ -291,9 +304,9 @@ class Gatekeeper:
     def __init__(self) -> None:
         self.may_go = asyncio.Event()
 
-    async def decide(self, message: Message, context: Context) -> Outcome:
+    async def decide(self, message: Message, context: Context) -> Verdict:
         await self.may_go.wait()
-        return Outcome(Pass(message.raw, False))
+        return FORWARD
 
 
 def waiting(scenario: Callable[[Gatekeeper, RuledGate, list[Verdict]], Any]) -> None:
@@ -387,7 +400,7 @@ def test_when_the_session_ends_requests_are_answered_and_responses_become_errors
 
 
 def test_rules_that_raise_after_a_while_let_nothing_pass() -> None:
-    async def late(message: Message, context: Context) -> Outcome:
+    async def late(message: Message, context: Context) -> Verdict:
         raise RuntimeError("a bug")
 
     async def run() -> None:

@@ -27,7 +27,6 @@ from penstock.policy.rules.found import PatternSets
 from penstock.policy.rules.interceptor_config import InterceptorConfig
 from penstock.policy.rules.message_parts import begin_looking, member_place, method_of
 from penstock.policy.rules.method_classes import REVIEWED
-from penstock.policy.rules.outcome import Outcome, Pass, Refuse
 from penstock.policy.rules.param_conditions import ParamMatches
 from penstock.policy.rules.paths import Edit
 from penstock.policy.rules.plan import Plan, index_of, make_checks
@@ -36,9 +35,10 @@ from penstock.policy.rules.response_conditions import ResultMatches
 from penstock.policy.rules.rule_run import RuleFailed, RuleRun, Stop
 from penstock.policy.rules.rules import Rule, RuleSet
 from penstock.policy.rules.tool_conditions import ToolAnnotation
+from penstock.policy.verdict import FORWARD, Answer, Decided, Drop, Forward, Why, Word
 from penstock.wire.json.ambiguity import as_lax_readers_see
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
-from penstock.wire.mcp.replies import result_reply
+from penstock.wire.mcp.replies import error_code, result_reply
 
 __all__ = [
     "ALLOWED",
@@ -49,9 +49,6 @@ __all__ = [
     "Exchange",
     "ForkSpec",
     "Interceptor",
-    "Outcome",
-    "Pass",
-    "Refuse",
     "ScriptSpec",
     "Session",
     "WebhookSpec",
@@ -91,16 +88,16 @@ def _methods_spoken_of(config: InterceptorConfig) -> frozenset[str]:
 class _Rest:
     """What is left of a chain that nothing waits in, but that takes long: a turn of it at a time."""
 
-    def __init__(self, work: Coroutine[None, None, Outcome]) -> None:
+    def __init__(self, work: Coroutine[None, None, Decided]) -> None:
         self._work = work
 
-    def __await__(self) -> Generator[None, None, Outcome]:
+    def __await__(self) -> Generator[None, None, Decided]:
         try:
             while True:
                 yield
                 self._work.send(None)
         except StopIteration as done:
-            outcome: Outcome = done.value
+            outcome: Decided = done.value
             return outcome
         finally:
             self._work.close()
@@ -150,11 +147,11 @@ class Interceptor:
         `method` of a response is that of the request it answers."""
         return not self._plan(method, direction).is_empty
 
-    def on_client(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
+    def on_client(self, message: Message, context: Context) -> Decided | Awaitable[Decided]:
         """What becomes of a message of the client's; something to await only if some rule has to wait."""
         return self._on_message(message, context)
 
-    def on_upstream(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
+    def on_upstream(self, message: Message, context: Context) -> Decided | Awaitable[Decided]:
         """The same for the upstream's responses, notifications and requests."""
         return self._on_message(message, context)
 
@@ -213,10 +210,10 @@ class Interceptor:
             indexes=indexes,
         )
 
-    def _on_message(self, message: Message, context: Context) -> Outcome | Awaitable[Outcome]:
+    def _on_message(self, message: Message, context: Context) -> Decided | Awaitable[Decided]:
         plan = self._plan(method_of(message, context), context.direction)
         if plan.is_empty:
-            return Outcome(Pass(message.raw, False))
+            return FORWARD
         if plan is _LOOK_ALIKE and message.method is not None:
             log.warning("Refused a method that merely looks like one that the rules speak of.")
             stop = Stop("block", "Method not found", METHOD_NOT_FOUND)
@@ -226,15 +223,15 @@ class Interceptor:
         # Of a response more is kept than what rules decide.
         is_plain = plan.is_rules_only and message.kind is not Kind.RESPONSE
         if is_plain and _nothing_holds(message, context, plan):
-            return Outcome(Pass(message.raw, False))
+            return FORWARD
         work = self._judge(message, context, plan)
         if plan.waits:
             return work
         try:
             waited_for = work.send(None)
         except StopIteration as done:
-            outcome: Outcome = done.value
-            return outcome
+            verdict: Decided = done.value
+            return verdict
         if waited_for is None:
             return _Rest(work)
         work.close()
@@ -242,7 +239,7 @@ class Interceptor:
         scene = RuleRun(message, context, self._effects, self.config.rule_set)
         return self._settle(scene, Blocked("chain", Stop("error", FAILED)), None)
 
-    async def _judge(self, message: Message, context: Context, plan: Plan) -> Outcome:
+    async def _judge(self, message: Message, context: Context, plan: Plan) -> Decided:
         scene = RuleRun(message, context, self._effects, self.config.rule_set)
         answer = None
         try:
@@ -326,21 +323,20 @@ class Interceptor:
             return Blocked(scene.rule or "chain", Stop("error", FAILED))
         return None
 
-    def _settle(self, scene: RuleRun, blocked: Blocked | None, answer: Blocked | None) -> Outcome:
+    def _settle(self, scene: RuleRun, blocked: Blocked | None, answer: Blocked | None) -> Decided:
         message, context = scene.message, scene.context
         exchange = context.exchange
         rules = tuple(scene.held)
         if exchange is not None and rules:
             exchange.intercepted = True
         if blocked is not None:
-            raw = refusal(message, context, blocked, self.config.chain.block_code)
-            reason = blocked.stop.reason
-            if message.kind is Kind.RESPONSE and raw is not None:
-                return Outcome(Pass(raw, True), rules, blocked.rule, reason)
-            return Outcome(Refuse(raw, blocked.rule, blocked.stop.action), rules, blocked.rule, reason)
+            return _blocked_verdict(
+                message, blocked, refusal(message, context, blocked, self.config.chain.block_code), rules
+            )
         if answer is not None and answer.stop.result is not None and message.id_token is not None:
             raw = result_reply(message.id_token, answer.stop.result)
-            return Outcome(Refuse(raw, answer.rule, answer.stop.action), rules)
+            why = Why(answer.rule, answer.stop.action, answer.stop.reason, rules=rules)
+            return Answer(raw, word="answer", why=why)
         if message.kind is Kind.REQUEST and exchange is not None:
             exchange.request = message
         elif message.kind is Kind.RESPONSE and context.direction == "upstream":
@@ -349,6 +345,24 @@ class Interceptor:
                 if self._asks_annotations:
                     tool_annotations.remember(message, context)
                 store_answer(message, context, self._effects)
-            except Exception as why:  # what cannot be kept is still a good answer
-                log.error("An answer could not be kept: %s: %s", type(why).__name__, why)
-        return Outcome(Pass(message.raw, scene.is_changed), rules)
+            except Exception as fault:  # what cannot be kept is still a good answer
+                log.error("An answer could not be kept: %s: %s", type(fault).__name__, fault)
+        if not rules and not scene.is_changed:
+            return FORWARD
+        word: Word = "change" if scene.is_changed else "pass"
+        changed_by = exchange.modified[-1:] if exchange is not None and scene.is_changed else ()
+        why = Why("".join(changed_by or rules[-1:]), "change" if scene.is_changed else "", "", rules=rules)
+        return Forward(message if scene.is_changed else None, word, why)
+
+
+def _blocked_verdict(
+    message: Message, blocked: Blocked, raw: bytes | None, rules: tuple[str, ...]
+) -> Decided:
+    """The verdict on a message that rules block; a response becomes an error, because somebody waits for it."""
+    code = 0 if raw is None else error_code(raw)
+    why = Why(blocked.rule, blocked.stop.action, blocked.stop.reason, code, rules)
+    if raw is None:
+        return Drop(why, "block")
+    if message.kind is Kind.RESPONSE:
+        return Forward(Message(raw, Kind.RESPONSE, message.id_token or b"null", None), "block", why)
+    return Answer(raw, code, word="block", why=why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,13 +16,49 @@ from penstock.policy.rules.interceptor import (
     Exchange,
     ForkSpec,
     Interceptor,
-    Outcome,
     ScriptSpec,
     Session,
     WebhookSpec,
 )
 from penstock.policy.rules.interceptor_config import InterceptorConfig, build
+from penstock.policy.verdict import Answer, Drop, Forward, Hold, Verdict, Wait
 from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
+
+
+class Pass(NamedTuple):
+    """What goes on to the other side, as these tests look at it."""
+
+    raw: bytes
+    changed: bool
+
+
+class Refuse(NamedTuple):
+    """What goes back to the sender, or nowhere."""
+
+    raw: bytes | None
+    rule: str
+    action: str
+
+
+class Outcome:
+    """A verdict on a message, taken apart for these tests."""
+
+    def __init__(self, said: Verdict, message: Message | None) -> None:
+        assert isinstance(said, Forward | Answer | Drop)
+        why = said.why
+        self.said = said
+        self.rules = why.rules if why is not None else ()
+        is_blocked = said.word == "block" and why is not None
+        self.blocked_by = why.rule if is_blocked and why is not None else None
+        self.reason = why.reason if is_blocked and why is not None else None
+        self.verdict: Pass | Refuse
+        if isinstance(said, Forward):
+            passed = said.message or message
+            self.verdict = Pass(b"" if passed is None else passed.raw, said.message is not None)
+        else:
+            raw = said.raw if isinstance(said, Answer) else None
+            assert why is not None
+            self.verdict = Refuse(raw, why.rule, why.action)
 
 
 class NotedEffects:
@@ -137,17 +173,18 @@ def response(result: object = None, id: object = 1, error: object = None) -> Mes
     return upstream(msgspec.json.encode(body))
 
 
-def finish(outcome: Outcome | Awaitable[Outcome]) -> Outcome:
-    """The outcome, also of a chain that waits: nothing waits here, it only lets others have a turn."""
-    if isinstance(outcome, Outcome):
-        return outcome
-    turns = outcome.__await__()
+def finish(said: Verdict | Awaitable[Any], message: Message | None = None) -> Outcome:
+    """The outcome, also of a chain that waits: nothing waits here, it only lets others have a turn. `message`
+    is what it is about."""
+    if isinstance(said, Forward | Answer | Drop):
+        return Outcome(said, message)
+    assert not isinstance(said, Hold | Wait)
+    turns = said.__await__()
     try:
         while next(turns) is None:
             pass
     except StopIteration as done:
-        found: Outcome = done.value
-        return found
+        return Outcome(done.value, message)
     raise AssertionError("something really waited")
 
 
@@ -164,12 +201,12 @@ def context(
 def send(box: Interceptor, message: Message, state: Session | None = None) -> Outcome:
     """A message of the client's."""
     of = message if message.kind is Kind.REQUEST else None
-    return finish(box.on_client(message, context(state, "client", of)))
+    return finish(box.on_client(message, context(state, "client", of)), message)
 
 
 def answer(box: Interceptor, message: Message, to: Message, state: Session | None = None) -> Outcome:
     """A response of the upstream's to the request `to`."""
-    return finish(box.on_upstream(message, context(state, "upstream", to)))
+    return finish(box.on_upstream(message, context(state, "upstream", to)), message)
 
 
 def error_of(outcome: Outcome) -> dict[str, Any]:

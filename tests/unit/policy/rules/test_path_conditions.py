@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenes import NotedEffects, client, request, rule, send
+from scenes import NotedEffects, Pass, client, request, rule, send
 
-from penstock.policy.rules.interceptor import Interceptor, Pass
+from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import build
 
 FIELDS = ["arguments.path", "arguments.paths", "arguments.source", "arguments.edits.*.file"]

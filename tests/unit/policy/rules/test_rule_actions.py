@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from scenes import (
     NotedEffects,
+    Outcome,
+    Pass,
+    Refuse,
     answer,
     client,
     context,
@@ -24,7 +27,8 @@ from scenes import (
 from scenes import finish as finished
 
 from penstock.policy.rules.actions import ACTIONS
-from penstock.policy.rules.interceptor import EffectVerdict, ForkSpec, Outcome, Pass, Refuse
+from penstock.policy.rules.interceptor import EffectVerdict, ForkSpec
+from penstock.policy.verdict import Forward
 from penstock.wire.mcp.message import Kind
 
 RAW = b'{ "jsonrpc":"2.0", "method":"tools/call","id": 1.0 ,"params":{"name":"t" , "arguments":{"a":1e0}} }'
@@ -184,7 +188,7 @@ def test_metric_counts() -> None:
 def test_webhook_tells_and_does_not_wait() -> None:
     effects = NotedEffects()
     box = interceptor(rule({"webhook": "https://example.org/hook"}), effects=effects)
-    assert isinstance(box.on_client(CALL, context(of=CALL)), Outcome)
+    assert isinstance(box.on_client(CALL, context(of=CALL)), Forward)
     ((kind, hook, body),) = effects.notes
     assert (kind, hook.url) == ("notify", "https://example.org/hook")
     assert body["message"]["params"]["name"] == "t"
@@ -214,10 +218,10 @@ def test_somebody_else_decides(action: object) -> None:
 def test_an_action_that_waits_makes_the_chain_wait_and_only_that() -> None:
     box = interceptor(rule({"delay": "1s"}, when=[{"method_equals": "tools/call"}]))
     pending = box.on_client(CALL, context(of=CALL))
-    assert not isinstance(pending, Outcome)
-    assert finished(pending).verdict == Pass(RAW, False)
+    assert not isinstance(pending, Forward)
+    assert finished(pending, CALL).verdict == Pass(RAW, False)
     other = request("ping")
-    assert isinstance(box.on_client(other, context(of=other)), Outcome)
+    assert isinstance(box.on_client(other, context(of=other)), Forward)
 
 
 def test_fork_copies_what_the_client_sends() -> None:

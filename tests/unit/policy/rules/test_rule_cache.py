@@ -6,9 +6,22 @@ import json
 from typing import Any
 
 import pytest
-from scenes import NotedEffects, context, error_of, finish, interceptor, request, response, rule, session
+from scenes import (
+    NotedEffects,
+    Outcome,
+    Pass,
+    Refuse,
+    context,
+    error_of,
+    finish,
+    interceptor,
+    request,
+    response,
+    rule,
+    session,
+)
 
-from penstock.policy.rules.interceptor import Context, Interceptor, Outcome, Pass, Refuse, Session
+from penstock.policy.rules.interceptor import Context, Interceptor, Session
 from penstock.wire.mcp.message import Message
 
 CACHE = rule(
@@ -21,7 +34,7 @@ def _exchange(
     box: Interceptor, message: Message, result: Any, state: Session | None = None
 ) -> tuple[Outcome, Context]:
     where = context(state or session(), "client", message)
-    outcome = finish(box.on_client(message, where))
+    outcome = finish(box.on_client(message, where), message)
     if isinstance(outcome.verdict, Pass):
         back = Context(where.session, "upstream", where.now, where.exchange)
         finish(box.on_upstream(result if isinstance(result, Message) else response(result), back))

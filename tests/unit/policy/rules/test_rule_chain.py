@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import (
     NotedEffects,
+    Pass,
+    Refuse,
     answer,
     client,
     context,
@@ -25,7 +27,8 @@ from scenes import (
 )
 
 from penstock import limits
-from penstock.policy.rules.interceptor import ALLOWED, EffectVerdict, Outcome, Pass, Refuse
+from penstock.policy.rules.interceptor import ALLOWED, EffectVerdict
+from penstock.policy.verdict import FORWARD
 
 CALL = request("tools/call", {"name": "t", "arguments": {"a": 1}})
 OTHER = request("prompts/get", {"name": "p"})
@@ -111,9 +114,7 @@ def test_a_thousand_rules_that_do_not_name_the_method_change_nothing(value: byte
     text = json.dumps(value.hex()).encode()
     raw = b'{"jsonrpc":"2.0",%b"id":1.0,"method":"tools/call","params":{"v":%b}}' % (blank.encode(), text)
     assert not box.watches("tools/call", "client")
-    outcome = box.on_client(client(raw), context(of=client(raw)))
-    assert isinstance(outcome, Outcome)
-    assert outcome.verdict == Pass(raw, False)
+    assert box.on_client(client(raw), context(of=client(raw))) is FORWARD
 
 
 _thousand = interceptor(*THOUSAND)

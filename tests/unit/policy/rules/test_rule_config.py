@@ -9,11 +9,24 @@ from typing import Any
 
 import pytest
 import yaml
-from scenes import NotedEffects, answer, error_of, interceptor, loaded, request, response, rule, send, session
+from scenes import (
+    NotedEffects,
+    Pass,
+    Refuse,
+    answer,
+    error_of,
+    interceptor,
+    loaded,
+    request,
+    response,
+    rule,
+    send,
+    session,
+)
 
 from penstock.policy.rules.actions import ACTIONS
 from penstock.policy.rules.conditions import CONDITIONS
-from penstock.policy.rules.interceptor import Interceptor, Pass, Refuse
+from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import build, describe, json_schema
 
 SAMPLE = yaml.safe_load(Path(__file__).with_name("interceptor_sample.yaml").read_text())["interceptor"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from scenes import NotedEffects, answer, client, loaded, send, session, upstream
+from scenes import NotedEffects, Outcome, Pass, answer, client, loaded, send, session, upstream
 
 from penstock.policy.rules.actions import ACTIONS
 from penstock.policy.rules.conditions import CONDITIONS
-from penstock.policy.rules.interceptor import Interceptor, Outcome, Pass
+from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import describe
 
 DOC = Path(__file__).parents[4] / "docs" / "rules.md"

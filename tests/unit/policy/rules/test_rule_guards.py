@@ -11,9 +11,8 @@ from urllib.parse import quote, unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes import error_of, interceptor, request, send, session
+from scenes import Pass, error_of, interceptor, request, send, session
 
-from penstock.policy.rules.interceptor import Pass
 from penstock.policy.rules.interceptor_config import build
 from penstock.policy.rules.method_guards import ResourceAccessConfig, ResourceAccessInterceptor
 from penstock.policy.rules.resource_uris import OddUri, locate

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes import Outcome, client, context, finish, interceptor, rule, send
+from scenes import Pass, client, context, finish, interceptor, rule, send
 
 from penstock import limits
 from penstock.policy.patterns.pattern_sets import LAST, PatternSet
 from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.rules.chain import FAILED, TOO_LATE
 from penstock.policy.rules.found import Found
-from penstock.policy.rules.outcome import Pass
 from penstock.policy.rules.paths import Path, parse_path
+from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict
 from penstock.wire.json.json_walk import maybe_flat_values
 from penstock.wire.mcp.message import Message
 
@@ -72,23 +72,23 @@ def test_others_have_their_turn_between_two_conditions(monkeypatch: pytest.Monke
     monkeypatch.setattr(limits, "RULES_TURN_SECONDS", 0.0)
     box = interceptor(*_looking("arguments.a", "arguments.b", "arguments.c"))
     small, large = _call({"a": "x"}), _call({"a": "x" * limits.LONG_MESSAGE})
-    assert isinstance(box.on_client(small, context(of=small)), Outcome)
+    assert box.on_client(small, context(of=small)) is FORWARD
     work = box.on_client(large, context(of=large))
-    assert not isinstance(work, Outcome)
+    assert not isinstance(work, Forward | Answer | Drop)
     count = 0
 
-    def counted() -> Outcome:
+    def counted() -> Verdict:
         nonlocal count
         turns = work.__await__()
         try:
             while next(turns) is None:  # a bare yield: whoever runs this runs everybody else first
                 count += 1
         except StopIteration as done:
-            found: Outcome = done.value
+            found: Verdict = done.value
             return found
         raise AssertionError("something really waited")
 
-    assert isinstance(counted().verdict, Pass)
+    assert counted() is FORWARD
     assert count == 3
 
 

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from scenes import (
     NotedEffects,
+    Outcome,
+    Pass,
+    Refuse,
     answer,
     context,
     error_of,
@@ -21,7 +24,7 @@ from scenes import (
 from scenes import session as new_session
 
 from penstock import limits
-from penstock.policy.rules.interceptor import Interceptor, Outcome, Pass, Refuse, Session
+from penstock.policy.rules.interceptor import Interceptor, Session
 
 FETCH = request("tools/call", {"name": "fetch", "arguments": {}})
 OTHER = request("tools/call", {"name": "other", "arguments": {}})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from scenes import NotedEffects, loaded, request, rule, send, session
+from scenes import NotedEffects, Pass, finish, loaded, request, rule, send, session
 
 from penstock.policy.exchange import Exchange
 from penstock.policy.rules.exchange import Context
-from penstock.policy.rules.interceptor import Interceptor, Outcome, Pass
+from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import build, describe
 
 CALL = request("tools/call", {"name": "t"})
@@ -25,8 +23,7 @@ def _outcome(condition: object, way: str, *headers: tuple[bytes, bytes]) -> bool
     box = Interceptor(loaded({"rules": rules}), NotedEffects())
     exchange = Exchange.of(CALL, 100.0)
     exchange.headers = headers
-    outcome: Any = box.on_client(CALL, Context(session(), "client", 100.0, exchange))
-    assert isinstance(outcome, Outcome)
+    outcome = finish(box.on_client(CALL, Context(session(), "client", 100.0, exchange)))
     return isinstance(outcome.verdict, Pass)
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes import answer, client, error_of, interceptor, request, response, rule, send, upstream
+from scenes import Pass, answer, client, error_of, interceptor, request, response, rule, send, upstream
 
-from penstock.policy.rules.interceptor import Pass
 from penstock.policy.rules.interceptor_config import build
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from scenes import NotedEffects, loaded, request, rule, session
+from scenes import NotedEffects, Pass, finish, loaded, request, rule, session
 
 from penstock.policy.exchange import Exchange
 from penstock.policy.rules.exchange import Context
-from penstock.policy.rules.interceptor import Interceptor, Pass
+from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import build, describe
 
 CALL = request("tools/call", {"name": "t"})
@@ -24,8 +23,7 @@ def _is_outside(when: str, **hours: object) -> bool:
     )
     wall = datetime.fromisoformat(when).replace(tzinfo=UTC).timestamp()
     context = Context(session(), "client", 100.0, Exchange.of(CALL, 100.0), wall=wall)
-    outcome: Any = box.on_client(CALL, context)
-    return not isinstance(outcome.verdict, Pass)
+    return not isinstance(finish(box.on_client(CALL, context)).verdict, Pass)
 
 
 @pytest.mark.parametrize(

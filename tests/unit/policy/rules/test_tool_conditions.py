@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scenes import answer, client, context, interceptor, request, response, rule, send, session
+from scenes import Outcome, Pass, answer, client, context, interceptor, request, response, rule, send, session
 
 from penstock import limits
-from penstock.policy.rules.interceptor import Outcome, Pass, Session
+from penstock.policy.rules.interceptor import Session
 from penstock.policy.rules.interceptor_config import build
 
 LIST = request("tools/list", {})
