@@ -290,7 +290,7 @@ def _closed(message: Message, reason: str) -> Decided:
 
 
 def _reread(said: Decided, message: Message, read: Callable[[bytes], Message | Batch]) -> Decided:
-    """What the rules decided; where they made something of a message that must not be forwarded, nothing is."""
+    """What the rules decided; nothing passes where they made something that must not be forwarded."""
     if not isinstance(said, Forward) or said.message is None:
         return said
     try:

@@ -358,7 +358,7 @@ class Interceptor:
 def _blocked_verdict(
     message: Message, blocked: Blocked, raw: bytes | None, rules: tuple[str, ...]
 ) -> Decided:
-    """The verdict on a message that rules block; a response becomes an error, because somebody waits for it."""
+    """The verdict on a message that rules block; a response becomes an error: somebody waits for it."""
     code = 0 if raw is None else error_code(raw)
     why = Why(blocked.rule, blocked.stop.action, blocked.stop.reason, code, rules)
     if raw is None:
