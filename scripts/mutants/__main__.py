@@ -23,6 +23,8 @@ GATE = """
     wire/mcp/routing_headers wire/mcp/mcp_headers policy/tools/tool_gate policy/tools/tool_lists
     policy/tools/tool_filter policy/tools/catalog policy/verdict policy/patterns/patterns wire/http/sse
     wire/http/http1 wire/http/chunked gate/pending relay/tool_list_pages relay/batch_replies
+    gate/gate gate/ruled gate/observed gate/carry gate/batch_verdicts gate/session_table policy/exchange
+    downstream/mcp_head downstream/passthrough_verdicts
 """.split()
 TESTS = sorted((ROOT / "tests" / "unit").rglob("test_*.py"))
 GOAL = 90.0

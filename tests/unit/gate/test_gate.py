@@ -187,3 +187,36 @@ def test_a_plain_gate_keeps_nothing_and_objects_only_where_it_filters() -> None:
     exchange = Exchange(b"1", "tools/call", catalog=catalog())
     GATE.client_says(message, exchange)
     assert exchange.request.raw == b""
+
+
+def test_only_a_call_passes_by_the_name_in_its_params() -> None:
+    for method, kind in ((b"tools/list", Answer), (b"prompts/get", Forward), (b"TOOLS/call", Answer)):
+        raw = b'{"jsonrpc":"2.0","id":1,"method":"%b","params":{"name":"%b"}}'
+        message = client(raw % (method, ALLOWED.encode()))
+        assert message.tool == ALLOWED
+        assert isinstance(GATE.client_says(message, known(message)), kind)
+
+
+def test_a_call_spelt_at_length_is_judged_by_its_name_too() -> None:
+    for name, word in ((ALLOWED, "pass"), (DENIED, "deny")):
+        raw = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "%b", "x": 1}}'
+        message = client(raw % name.encode())
+        assert message.tool is None
+        verdict = GATE.client_says(message, known(message))
+        assert isinstance(verdict, Answer | Forward)
+        assert verdict.word == word
+
+
+def test_what_is_withheld_is_told_on_stderr_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    GATE.upstream_says(upstream(LISTED), Exchange(b"7", "x"))
+    assert "Withheld an answer of the upstream. It lists tools that are hidden." in caplog.text
+    raw = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"tools":[{"name":"%b"}]}}'
+    GATE.upstream_says(upstream(raw % DENIED.encode()), Exchange())
+    assert "Dropped a message from the upstream. It lists tools that are hidden." in caplog.text
+
+
+def test_a_request_of_the_upstream_that_lists_hidden_tools_is_dropped_unanswered() -> None:
+    raw = b'{"jsonrpc":"2.0","id":5,"method":"x/ask","params":{"tools":[{"name":"%b"}]}}'
+    verdict = GATE.upstream_says(upstream(raw % DENIED.encode()), Exchange())
+    assert isinstance(verdict, Drop)
+    assert (verdict.word, verdict.why.rule, verdict.why.code) == ("block", "hidden tools", -32603)

@@ -1,0 +1,204 @@
+"""Whose a message is, where no relay knows: by session, by principal, by connection."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from penstock import limits
+from penstock.gate.session_table import SessionTable, TrackedSession
+from penstock.policy.exchange import NO_REQUEST, NO_SESSION, Exchange, Session
+from penstock.policy.verdict import Verdict, Wait
+from penstock.state.memory import MemoryTable
+from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.message import Kind, Message
+
+
+def table() -> SessionTable:
+    known: MemoryTable[bytes, TrackedSession] = MemoryTable(9, 9.0, time.monotonic)
+    return SessionTable("up", known)
+
+
+def find(
+    sessions: SessionTable,
+    era: Era = Era.LEGACY,
+    session: bytes | None = None,
+    principal: bytes = b"",
+    rights: bytes = b"",
+    connection: int = 1,
+    is_hello: bool = False,
+) -> TrackedSession:
+    return sessions.find_http(era, session, principal, rights, connection, is_hello)
+
+
+def test_a_session_is_found_by_its_id_whatever_the_connection() -> None:
+    sessions = table()
+    one = find(sessions, session=b"s1", connection=1)
+    assert find(sessions, session=b"s1", connection=2) is one
+    assert find(sessions, session=b"s2") is not one
+    assert (one.mcp_session_id, one.era, one.is_shared, one.upstream) == ("s1", Era.LEGACY, False, "up")
+    assert len(one.id) == 16
+    assert 0 < one.started <= time.monotonic()
+
+
+def test_a_hello_is_a_new_session_each_time_and_known_only_when_it_has_an_id() -> None:
+    sessions = table()
+    one = find(sessions, is_hello=True)
+    assert find(sessions, is_hello=True) is not one
+    assert one.mcp_session_id is None
+    sessions.keep(b"session s1", one)
+    assert find(sessions, session=b"s1") is one
+
+
+def test_without_a_session_a_connection_is_one() -> None:
+    sessions = table()
+    assert find(sessions, connection=1) is find(sessions, connection=1)
+    assert find(sessions, connection=1) is not find(sessions, connection=2)
+
+
+def test_in_the_modern_era_a_principal_is_a_session_and_an_id_that_it_invents_is_none() -> None:
+    sessions = table()
+    one = find(sessions, era=Era.MODERN, principal=b"p", session=b"a")
+    assert find(sessions, era=Era.MODERN, principal=b"p", session=b"b", connection=2) is one
+    assert find(sessions, era=Era.MODERN, principal=b"q") is not one
+    assert (one.is_shared, one.era, one.mcp_session_id) == (True, Era.MODERN, None)
+
+
+def test_other_rights_in_the_same_session_are_other_rights_with_the_same_memory() -> None:
+    sessions = table()
+    one = find(sessions, session=b"s1", rights=b"\1")
+    one.values["tainted"] = True
+    other = find(sessions, session=b"s1", rights=b"\2")
+    assert (one.principal, other.principal) == ("01", "02")
+    assert other.id == one.id
+    assert other.values == {"tainted": True}
+    assert other.waiting is one.waiting
+    assert find(sessions, session=b"s1", rights=b"\2") is other
+
+
+class Noted(Wait):
+    """A message that waits, and what was done to it."""
+
+    def __init__(self, message: Message, is_from_client: bool, notes: list[tuple[str, str]]) -> None:
+        super().__init__(message, is_from_client)
+        self._notes = notes
+
+    def cancel(self) -> None:
+        self._notes.append(("cancel", self.message.raw.decode()))
+
+    def fail(self, why: str) -> None:
+        self._notes.append((why, self.message.raw.decode()))
+
+
+def waiting(session: Session) -> list[tuple[str, str]]:
+    """Lets one message of each kind wait in both directions."""
+    notes: list[tuple[str, str]] = []
+    for is_from_client, side in ((True, "c"), (False, "u")):
+        for kind in Kind:
+            token = None if kind is Kind.NOTIFICATION else b"1"
+            message = Message(f"{side} {kind.name.lower()}".encode(), kind, token, "m")
+            session.waiting[Noted(message, is_from_client, notes)] = None
+    return notes
+
+
+UP = [("why", "c request"), ("why", "c notification"), ("cancel", "c response")]
+
+
+def test_when_nothing_goes_up_any_more_requests_hear_why() -> None:
+    session = Session()
+    notes = waiting(session)
+    session.fail_requests("why")
+    assert notes == UP
+
+
+def test_at_the_end_answers_become_errors_and_the_rest_is_cancelled() -> None:
+    session = Session()
+    notes = waiting(session)
+    for wait in [wait for wait in session.waiting if wait.is_from_client]:
+        session.decided(wait)
+    session.end("why")
+    assert notes == [("cancel", "u request"), ("cancel", "u notification"), ("why", "u response")]
+    notes = waiting(session)
+    session.end()
+    assert ("The session has ended", "c request") in notes
+
+
+@pytest.mark.parametrize(("token", "is_found"), [(b"1", True), (b"1.0", True), (b"2", False)])
+def test_only_a_request_of_the_clients_is_cancelled_by_its_id(token: bytes, is_found: bool) -> None:
+    session = Session()
+    notes = waiting(session)
+    assert session.cancel(token) is is_found
+    assert notes == ([("cancel", "c request")] if is_found else [])
+
+
+def test_a_session_says_once_that_nothing_waits() -> None:
+    session, idle = Session(), []
+    waiting(session)
+    session.on_idle = lambda: idle.append(True)
+    first, *others = list(session.waiting)
+    session.decided(first)
+    session.decided(first)
+    assert idle == []
+    for wait in others:
+        session.decided(wait)
+    assert idle == [True]
+    session.decided(first)
+    assert idle == [True]
+    session.on_idle = None
+    waiting(session)
+    for wait in list(session.waiting):
+        session.decided(wait)
+
+
+def test_what_is_forgotten_or_lost_ends() -> None:
+    sessions = table()
+    one, two = find(sessions, session=b"s1"), find(sessions, session=b"s2")
+    first, second = waiting(one), waiting(two)
+    sessions.forget(b"session s1")
+    assert ("The session has ended", "c request") in first
+    assert second == []
+    assert find(sessions, session=b"s1") is not one
+    sessions.forget(b"session nobody")
+    sessions.end_all("gone")
+    assert ("gone", "c request") in second
+
+
+def test_requests_of_a_session_are_bounded() -> None:
+    session = table().new()
+    for number in range(limits.REVIEWED_REQUESTS + 5):
+        session.requests.open(Exchange(b"%d" % number, "m"))
+        session.upstream_requests.open(Exchange(b"%d" % number, "m"))
+    assert len(session.requests) == len(session.upstream_requests) == limits.REVIEWED_REQUESTS
+
+
+def test_what_stands_for_nobody_and_for_no_request_cannot_be_written_to() -> None:
+    with pytest.raises(AttributeError):
+        NO_SESSION.client_name = "x"
+    with pytest.raises(AttributeError):
+        NO_REQUEST.tool = "x"
+    assert (NO_REQUEST.raw, NO_REQUEST.method, NO_REQUEST.params) == (b"", "", None)
+    assert Exchange().session is NO_SESSION
+    assert Exchange().request is NO_REQUEST
+
+
+def test_an_exchange_of_a_message_keeps_it() -> None:
+    session = Session(id="s")
+    message = Message(b"raw", Kind.REQUEST, b"7", "ping")
+    exchange = Exchange.of(message, 5.0, session)
+    assert (exchange.id_token, exchange.method, exchange.started) == (b"7", "ping", 5.0)
+    assert exchange.request is message
+    assert exchange.session is session
+    told = Exchange.of(Message(b"raw", Kind.NOTIFICATION, None, None))
+    assert (told.id_token, told.method) == (b"", "")
+
+
+def test_wait_itself_neither_cancels_nor_fails() -> None:
+    wait = Wait(NO_REQUEST, True)
+    said: list[Verdict] = []
+    wait.then(said.append)
+    with pytest.raises(NotImplementedError):
+        wait.cancel()
+    with pytest.raises(NotImplementedError):
+        wait.fail("why")
+    assert said == []
