@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pairs import PAIRS, TRANSPORTS
-from trials.attack.cell import Cell
+from trials.attack.cell import ACROSS, Cell
 from trials.attack.client_bytes import ATTACKS as MESSAGES
 from trials.attack.connections import attack_with_connections
 from trials.attack.hostile_upstreams import ATTACKS as ORDERS
@@ -33,12 +33,13 @@ class Plan(NamedTuple):
     ruled: bool = False
     is_heavy: bool = False  # also what takes long and much memory
     behind: str = ""  # the reverse proxy that stands before Penstock; only the HTTP table is fired through it
+    cross: bool = False  # the upstream speaks only the other era, and is translated
 
     @property
     def name(self) -> str:
         way = f"direct {self.client}" if self.direct else f"{self.client}>{self.upstream}"
         more = f" behind {self.behind}" if self.behind else " ruled" if self.ruled else ""
-        return f"{way} {self.version}{more}"
+        return f"{way} {self.version}{more}{ACROSS if self.cross else ''}"
 
     @property
     def maybe_missing(self) -> str | None:
@@ -69,13 +70,24 @@ def cells_of(is_short: bool, wanted: list[str]) -> list[Plan]:
             for client, upstream in (("sse", "stdio"), ("streamable", "stdio"), ("streamable", "streamable"))
             for version in (LEGACY, MODERN)
         ]
+        plans += [Plan(client, upstream, LEGACY, cross=True) for client, upstream in PAIRS]
+        plans += [Plan("streamable", upstream, MODERN, cross=True) for upstream in TRANSPORTS]
         plans += [Plan(way, way, version, direct=True) for way in TRANSPORTS for version in (LEGACY, MODERN)]
     return [plan for plan in plans if not wanted or any(word in plan.name for word in wanted)]
 
 
 def run(plan: Plan, work: Path, rows: set[str] | None = None) -> list[Result]:
     """All that is fired in one cell, and what came of it."""
-    cell = Cell(work, plan.client, plan.upstream, plan.version, plan.direct, plan.ruled, behind=plan.behind)
+    cell = Cell(
+        work,
+        plan.client,
+        plan.upstream,
+        plan.version,
+        plan.direct,
+        plan.ruled,
+        behind=plan.behind,
+        cross=plan.cross,
+    )
     try:
         results = list(_all(cell, plan, rows or set()))
     finally:
@@ -100,6 +112,8 @@ def _all(cell: Cell, plan: Plan, rows: set[str]) -> Iterator[Result]:
         yield from attack_with_connections(cell, kept(CONNECTIONS))
         return
     yield from attack_with_messages(cell, kept(MESSAGES))
+    if plan.cross:  # what an upstream says reaches nobody before it is read and written anew
+        return
     yield from attack_with_connections(cell, kept(CONNECTIONS))
     if not plan.ruled:
         yield from attack_with_orders(cell, kept(ORDERS))

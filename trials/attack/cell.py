@@ -53,6 +53,9 @@ Row = TypeVar("Row", ClientBytes, HttpBytes, Hostile)
 _marks = itertools.count(1)
 
 
+ACROSS = " across eras"
+
+
 class Cell:
     """One upstream, one way to it, one version of the protocol."""
 
@@ -67,10 +70,13 @@ class Cell:
         options: tuple[str, ...] = (),
         deny: tuple[str, ...] = (),
         behind: str = "",
+        cross: bool = False,
     ) -> None:
         self.client, self.transport, self.version = client, upstream, version
-        self.direct, self.ruled, self.behind = direct, ruled, behind
+        self.direct, self.ruled, self.behind, self.cross = direct, ruled, behind, cross
         self.era = "modern" if version == MODERN else "legacy"
+        if cross:
+            options = (*options, "--legacy-only" if self.era == "modern" else "--modern-only")
         self.work = Path(tempfile.mkdtemp(dir=work))
         self.bytes_file = self.work / "bytes"
         self.bytes_file.touch()
@@ -78,6 +84,8 @@ class Cell:
         self.errors.touch()
         self.there = Upstream(upstream, self.work, "--bytes", str(self.bytes_file), *options)
         self.rules = [word for pattern in (DENY, *deny) for word in ("--deny", pattern)]
+        if cross:
+            self.rules += ["--era", "bridge"]
         self.forbidden: tuple[str, ...] = DENIED
         if ruled:
             file = self.work / "rules.yaml"
@@ -95,7 +103,7 @@ class Cell:
     def name(self) -> str:
         way = f"direct {self.client}" if self.direct else f"{self.client}>{self.transport}"
         more = f" behind {self.behind}" if self.behind else " ruled" if self.ruled else ""
-        return f"{way} {self.version}{more}"
+        return f"{way} {self.version}{more}{ACROSS if self.cross else ''}"
 
     # --- starting and ending ---------------------------------------------------------------------------
 
