@@ -293,6 +293,15 @@ def test_a_tab_is_called_a_tab(tmp_path: Path) -> None:
         assert faults == [f":{line}: a tab; YAML takes blanks to set lines in"]
 
 
+def test_it_says_what_a_path_with_a_star_reaches(tmp_path: Path) -> None:
+    path = tmp_path / "gate.json"
+    rule = {"id": "a", "conditions": [{"param_exists": "arguments.**.path"}], "actions": [{"log": "x"}]}
+    path.write_text(json.dumps({"interceptor": {"rules": [rule]}}))
+    code, out, _ = penstock("check", str(path))
+    assert code == 0
+    assert '  arguments.**.path: every "path" in "arguments", however deep it lies\n' in out
+
+
 def test_two_rules_of_one_id(tmp_path: Path) -> None:
     path = tmp_path / "gate.json"
     rule = {"id": "one", "actions": [{"block": "no"}]}

@@ -108,10 +108,15 @@ def summarize(config: FileConfig) -> Iterator[str]:
         yield "Rules: none."
         return
     from penstock.policy.rules.interceptor_config import describe
+    from penstock.policy.rules.path_words import wide_paths
 
     yield "Rules:"
     for line in describe(config.interceptor):
         yield f"  {line}"
+    reached = list(wide_paths(config.interceptor.rules))
+    if reached:
+        yield "Paths in these rules, and what they reach:"
+        yield from (f"  {words}" for words in reached)
     if not config.is_stdio and _remembers_sessions(config.interceptor):
         yield SHARED_SESSIONS
 
