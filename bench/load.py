@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from itertools import islice
 
-from bench.lines import ANSWER_SECONDS, Line, PipeLine
+from bench.lines import ANSWER_SECONDS, Line, PipeLine, SseLine
 from bench.messages import FIRST_ID
 from bench.processes import Unfit
 from bench.workloads import Checker, Workload
@@ -23,6 +23,7 @@ class Sample:
     rate: float  # answers a second
     seconds: float
     client_cpu: float  # seconds of processor time that the load client itself used
+    first: float | None = None  # until the first byte of an answer, where one request is in flight
 
 
 def run(lines: list[Line], workload: Workload, checker: Checker, count: int, in_flight: int) -> Sample:
@@ -38,6 +39,10 @@ def run(lines: list[Line], workload: Workload, checker: Checker, count: int, in_
     share = in_flight if isinstance(lines[0], PipeLine) else 1
     started: dict[int, float] = {}
     latencies: list[float] = []
+    # On the legacy transport the receipt of a request comes before its answer.
+    is_alone = in_flight == 1 and not isinstance(lines[0], SseLine)
+    first = 0.0
+    firsts: list[float] = []
     wrong = 0
     clock = time.perf_counter
     gc.collect()
@@ -57,10 +62,15 @@ def run(lines: list[Line], workload: Workload, checker: Checker, count: int, in_
                 raise Unfit(f"{len(started)} requests were not answered within {ANSWER_SECONDS} s")
             for fd, _ in ready:
                 line = by_fd[fd]
+                if is_alone and not first:
+                    first = clock()
                 answers = line.read()
                 if not answers:
                     continue
                 now = clock()
+                if is_alone:
+                    firsts += [first - started[number] for number, _ in answers if number in started]
+                    first = 0.0
                 for number, _ in answers:
                     if number not in started:
                         raise Unfit(f"an answer to {number}, which nobody waits for")
@@ -91,4 +101,5 @@ def run(lines: list[Line], workload: Workload, checker: Checker, count: int, in_
         rate=count / seconds,
         seconds=seconds,
         client_cpu=cpu,
+        first=sorted(firsts)[len(firsts) // 2] * 1e6 if firsts else None,
     )

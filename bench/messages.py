@@ -25,8 +25,8 @@ INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 
 def tool_names(count: int) -> list[str]:
-    """`count` names: a tenth are for --deny, three do something, the rest make up the number."""
-    special = ["short", "sized", "stream"]
+    """`count` names: a tenth are for --deny, four do something, the rest make up the number."""
+    special = ["short", "sized", "event", "stream"]
     denied = [f"admin_{number:05d}" for number in range(count // 10)]
     filler = [f"tool_{number:05d}" for number in range(count - len(denied) - len(special))]
     return special + denied + filler
@@ -54,6 +54,29 @@ def listing(count: int) -> bytes:
 def text_result(text: bytes, is_modern: bool = False) -> bytes:
     kind = b'"resultType":"complete",' if is_modern else b""
     return b'{%b"content":[{"type":"text","text":"%b"}],"isError":false}' % (kind, text)
+
+
+def rows(size: int) -> bytes:
+    """A JSON array of records, about `size` bytes: what a tool that asks a database gives back."""
+    row = b'{"id":%d,"name":"item %d","tags":["red","green"],"stock":{"shelf":"A7","count":%d},"note":"%b"}'
+    note = TEXT.encode()
+    count = max(1, size // (len(row) + len(note) + 8))
+    return b"[%b]" % b",".join(row % (number, number, number % 50, note) for number in range(count))
+
+
+def large_result(kind: str, size: int) -> bytes:
+    """A result of about `size` bytes of one kind."""
+    if kind == "json":  # as text, so with every quote escaped
+        return text_result(rows(size * 3 // 4).replace(b'"', b'\\"'))
+    if kind == "structured":
+        return b'{"content":[{"type":"text","text":"rows"}],"structuredContent":{"rows":%b}}' % rows(size)
+    if kind == "words":
+        words = "Größe, Maß und 重さ, cut and weighed. ".encode()
+        return text_result(words * (size // len(words)))
+    if kind == "base64":
+        data = b"iVBORw0KGgoAAAANSUhEUgAA/+8x" * (size // 28)
+        return b'{"content":[{"type":"image","data":"%b","mimeType":"image/png"}]}' % data
+    return text_result(b"x" * size)
 
 
 def call_tail(name: str, arguments: bytes = b'{"path":"a/b/c"}', is_modern: bool = False) -> bytes:

@@ -11,14 +11,20 @@ from bench.relay import relay_spec
 from bench.rounds import Group, Step
 from bench.targets import Spec, direct, nginx, nginx_binary, penstock
 from bench.workloads import (
+    BASE64_1,
     BIG_1,
     BIG_10,
+    BIG_64,
     CALL,
     DENIED,
+    EVENT_1,
+    JSON_1,
     LIST,
     MODERN_CALL,
     STREAM,
+    STRUCTURED_1,
     UPLOAD_1,
+    WORDS_1,
 )
 
 FRONTS = {"http": "Streamable HTTP", "stdio": "stdio", "sse": "legacy SSE"}
@@ -112,7 +118,10 @@ def _steps(front: str, back: str, effort: Effort) -> list[Step]:
         Step(LIST, 16, many(2000)),
         Step(DENIED, 1, many(2000), only=MINE, against="call c=1"),
         Step(DENIED, 16, many(4000), only=MINE, against="call c=16"),
+        Step(BIG_64, 1, many(400)),
         Step(BIG_1, 1, few(60), few(5)),
+        *(Step(kind, 1, few(40)) for kind in (JSON_1, STRUCTURED_1, WORDS_1, BASE64_1)),
+        *([Step(EVENT_1, 1, few(40))] if back == "http" else []),
         Step(BIG_10, 1, few(10), few(2)),
         Step(UPLOAD_1, 1, few(20)),
         Step(STREAM, 1, many(500)),

@@ -27,9 +27,9 @@ def pair_table(group: dict[str, Any]) -> str:
     lines = [
         f"### {group['title']}",
         "",
-        f"| workload | target | p50 us | p99 us | +p50 us | +p99 us | answers/s | p50 x {reference} "
-        f"| answers/s x {reference} | CPU us | busy |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| workload | target | first byte us | p50 us | p99 us | +p50 us | +p99 us | answers/s "
+        f"| p50 x {reference} | answers/s x {reference} | CPU us | busy |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     keys = dict.fromkeys(key for cells in group["targets"].values() for key in cells)
     for key in keys:
@@ -38,11 +38,12 @@ def pair_table(group: dict[str, Any]) -> str:
             if cell is None:
                 continue
             if "failed" in cell:
-                lines.append(f"| {key} | {name} | failed: {plain(cell['failed'])} |" + " |" * 8)
+                lines.append(f"| {key} | {name} | failed: {plain(cell['failed'])} |" + " |" * 9)
                 continue
             busy = " / ".join(f"{cell[what]:.2f}" for what in ("busy", "busy upstream", "busy client"))
             lines.append(
-                f"| {key} | {name} | {number(cell['p50'])} | {number(cell['p99'])} "
+                f"| {key} | {name} | {number(cell.get('first'))} "
+                f"| {number(cell['p50'])} | {number(cell['p99'])} "
                 f"| {number(cell.get('added p50'))} | {number(cell.get('added p99'))} "
                 f"| {number(cell['rate'])} | {ratio(cell.get(f'p50 x {reference}'))} "
                 f"| {ratio(cell.get(f'rate x {reference}'))} | {number(cell['cpu'])} | {busy} |"

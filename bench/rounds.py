@@ -139,6 +139,7 @@ def _measure(
             "busy": cpu / sample.seconds,
             "busy upstream": upstream_cpu / sample.seconds,
             "busy client": sample.client_cpu / sample.seconds,
+            **({} if sample.first is None else {"first": sample.first}),
         }
     )
 
@@ -171,6 +172,8 @@ def _summary(
         what: round(statistics.median(one[what] for one in there), 3 if what.startswith("busy") else 1)
         for what in ("p50", "p99", "rate", "cpu", "busy", "busy upstream", "busy client")
     }
+    if all("first" in one for one in there):
+        found["first"] = round(statistics.median(one["first"] for one in there), 1)
     for what in ("p50", "p99"):
         added = [a[what] - b[what] for a, b in _pairs(mine, samples.get("direct", {}).get(key, []))]
         if added and name != "direct":

@@ -19,13 +19,14 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from bench.messages import LEGACY, META, MODERN, PREFIX, STEPS, TEXT, listing, text_result
+from bench.messages import LEGACY, META, MODERN, PREFIX, STEPS, TEXT, large_result, listing, text_result
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 EVENTS = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
     b"X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
+EVENT = b'"name":"event"'  # the tool whose answer comes as an event
 REMEMBERED = 4096  # bytes of a request that is worth remembering
 LONG = 1 << 16  # bytes of an answer that is not copied once more before it is written
 
@@ -38,7 +39,7 @@ class Answers:
     def __init__(self, tools: int) -> None:
         self.tools = listing(tools)
         self.known: dict[bytes, bytes] = {}
-        self.texts: dict[int, bytes] = {}
+        self.large: dict[tuple[str, int], bytes] = {}
 
     def to(self, raw: bytes) -> list[Message]:
         """The messages that answer `raw`, the response last; none if it is no request."""
@@ -70,8 +71,13 @@ class Answers:
     def result(self, method: str, params: dict[str, Any]) -> bytes:
         is_modern = (params.get("_meta") or {}).get("io.modelcontextprotocol/protocolVersion") == MODERN
         if method == "tools/call":
-            size = (params.get("arguments") or {}).get("bytes")
-            return text_result(TEXT.encode() if size is None else self.text(size), is_modern)
+            arguments = params.get("arguments") or {}
+            if "bytes" not in arguments:
+                return text_result(TEXT.encode(), is_modern)
+            key = arguments.get("kind", "text"), arguments["bytes"]
+            if key not in self.large:
+                self.large[key] = large_result(*key)
+            return self.large[key]
         if method == "tools/list":
             extra = b'"resultType":"complete","ttlMs":60000,"cacheScope":"public",' if is_modern else b""
             return b'{%b"tools":[%b]}' % (extra, self.tools)
@@ -87,11 +93,6 @@ class Answers:
                 META,
             )
         return b"{}"
-
-    def text(self, size: int) -> bytes:
-        if size not in self.texts:
-            self.texts[size] = b"x" * size
-        return self.texts[size]
 
 
 class Request:
@@ -199,7 +200,7 @@ class Connection:
                 return
             session = b"Mcp-Session-Id: %b\r\n" % self.server.new_session()
         messages = self.server.answers.to(body)
-        if len(messages) == 1:
+        if len(messages) == 1 and EVENT not in body[:200]:
             front, tail = messages[0]
             head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
             self.write(head % (session, len(front) + len(tail), front), tail)

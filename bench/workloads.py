@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from bench.messages import PREFIX, STEPS, TEXT, call_tail, list_tail
+from bench.messages import PREFIX, STEPS, TEXT, call_tail, large_result, list_tail
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Workload:
     is_denied: bool = False
     is_modern: bool = False
     steps: int = 0
+    kind: str = ""  # of a large result
 
     def request(self, number: int) -> bytes:
         if self.steps:
@@ -28,8 +29,9 @@ class Workload:
         return PREFIX + b"%d" % number + self.tail
 
 
-def sized(name: str, size: int) -> Workload:
-    return Workload(name, call_tail("sized", b'{"bytes":%d}' % size), tool="sized", text_bytes=size)
+def sized(name: str, size: int, kind: str = "text", tool: str = "sized") -> Workload:
+    arguments = b'{"bytes":%d,"kind":"%b"}' % (size, kind.encode())
+    return Workload(name, call_tail(tool, arguments), tool=tool, text_bytes=size, kind=kind)
 
 
 def upload(name: str, size: int) -> Workload:
@@ -40,7 +42,13 @@ CALL = Workload("call", call_tail("short"), tool="short")
 MODERN_CALL = Workload("modern call", call_tail("short", is_modern=True), tool="short", is_modern=True)
 LIST = Workload("list", list_tail(), method="tools/list")
 DENIED = Workload("denied", call_tail("admin_00003"), tool="admin_00003", is_denied=True)
+BIG_64 = sized("64 kB", 64_000)
 BIG_1 = sized("1 MB", 1_000_000)
+JSON_1 = sized("1 MB of JSON in text", 1_000_000, "json")
+STRUCTURED_1 = sized("1 MB structured", 1_000_000, "structured")
+WORDS_1 = sized("1 MB not ASCII", 1_000_000, "words")
+BASE64_1 = sized("1 MB base64", 1_000_000, "base64")
+EVENT_1 = sized("1 MB over SSE", 1_000_000, tool="event")
 BIG_10 = sized("10 MB", 10_000_000)
 UPLOAD_1 = upload("1 MB up", 1_000_000)
 STREAM = Workload(
@@ -90,6 +98,10 @@ class Checker:
         elif self.workload.method == "tools/list":
             if len(message["result"]["tools"]) != self.tools:
                 raise ValueError(f"{len(message['result']['tools'])} tools where {self.tools} were expected")
+        elif self.workload.kind:
+            expected = json.loads(large_result(self.workload.kind, self.workload.text_bytes))
+            if message["result"] != expected:
+                raise ValueError("another result than was asked for")
         else:
             text = message["result"]["content"][0]["text"]
             if len(text) != self.workload.text_bytes:
