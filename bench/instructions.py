@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,6 +48,22 @@ def call(number: int) -> bytes:
     return (
         b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"short","arguments":{"path":"a/b"}}}'
         % (100_000 + number)
+    )
+
+
+def records(number: int) -> bytes:
+    """A call whose answer is 100 kB of structuredContent."""
+    return (
+        b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"sized","arguments":{"bytes":100000,'
+        b'"kind":"structured"}}}' % (100_000 + number)
+    )
+
+
+def stream(number: int) -> bytes:
+    """A call with ten progress notifications before its answer, all of them events."""
+    return (
+        b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"stream","arguments":{},'
+        b'"_meta":{"progressToken":%d}}}' % (100_000 + number, number)
     )
 
 
@@ -80,9 +97,9 @@ def penstock(arguments: list[str], counted: Path) -> Iterator[subprocess.Popen[b
             process.wait()
 
 
-def over_stdio(ask: Callable[[int], bytes], count: int, counted: Path) -> None:
+def over_stdio(ask: Callable[[int], bytes], count: int, counted: Path, *words: str) -> None:
     """`count` exchanges, one after another, from a client on stdio to a command."""
-    with penstock(["--", *upstream_command("stdio")], counted) as process:
+    with penstock([*words, "--", *upstream_command("stdio")], counted) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(INITIALIZE + b"\n")
@@ -113,7 +130,7 @@ def over_http(ask: Callable[[int], bytes], count: int, counted: Path) -> None:
             _post(client, INITIALIZED, session)
             for number in range(count):
                 _, body = _post(client, ask(number), session)
-                assert b'"result"' in body[:200], body
+                assert b'"result":' in body, body[:200]
             client.close()
     finally:
         upstream.kill()
@@ -141,6 +158,9 @@ def _post(client: socket.socket, body: bytes, session: bytes) -> tuple[bytes, by
     while b"\r\n\r\n" not in data:
         data += _more(client)
     head, _, rest = data.partition(b"\r\n\r\n")
+    if b"chunked" in head:
+        while not rest.endswith(b"0\r\n\r\n"):
+            rest += _more(client)
     length = re.search(rb"(?i)content-length: *(\d+)", head)
     while length is not None and len(rest) < int(length[1]):
         rest += _more(client)
@@ -154,25 +174,58 @@ def _more(client: socket.socket) -> bytes:
     return data
 
 
-WAYS: dict[str, Callable[[int, Path], None]] = {
-    "allowed call, stdio to stdio": lambda count, counted: over_stdio(call, count, counted),
-    "allowed call, HTTP to HTTP": lambda count, counted: over_http(call, count, counted),
-    "tools/list, HTTP to HTTP": lambda count, counted: over_http(listing, count, counted),
+RULE = """
+interceptor:
+  rules:
+    - id: no-secrets
+      conditions: [{param_matches: {field: arguments.path, pattern: "^/etc/"}}]
+      actions: [{block: Not there}]
+"""
+
+
+def ruled(count: int, counted: Path) -> None:
+    """Calls that one rule looks into and lets pass."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "rules.yaml")
+        file.write_text(RULE)
+        over_stdio(call, count, counted, "--config", str(file))
+
+
+class Way(NamedTuple):
+    """What is counted, and with how few and how many exchanges: more where one is small."""
+
+    run: Callable[[int, Path], None]
+    few: int = FEW
+    many: int = MANY
+
+
+WAYS = {
+    "allowed call, stdio to stdio": Way(lambda count, counted: over_stdio(call, count, counted)),
+    "allowed call, HTTP to HTTP": Way(lambda count, counted: over_http(call, count, counted)),
+    "tools/list, HTTP to HTTP": Way(lambda count, counted: over_http(listing, count, counted)),
+    "100 kB of structuredContent, HTTP to HTTP": Way(
+        lambda count, counted: over_http(records, count, counted), 20, 70
+    ),
+    "10 progress events and a result, HTTP to HTTP": Way(
+        lambda count, counted: over_http(stream, count, counted), 50, 250
+    ),
+    "ruled call, stdio to stdio": Way(ruled),
 }
 
 
 def measure(way: str) -> int:
     """Instructions for one exchange."""
     with tempfile.TemporaryDirectory() as folder:
+        run, few, many = WAYS[way]
         totals = []
-        for count in (FEW, MANY):
+        for count in (few, many):
             counted = Path(folder, str(count))
-            WAYS[way](count, counted)
+            run(count, counted)
             found = re.search(r"Collected : (\d+)", counted.read_text())
             if found is None:
                 raise SystemExit(f"callgrind counted nothing: {counted.read_text()}")
             totals.append(int(found[1]))
-    return (totals[1] - totals[0]) // (MANY - FEW)
+    return (totals[1] - totals[0]) // (many - few)
 
 
 def build() -> str:
