@@ -38,7 +38,7 @@ from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import encode_event
 from penstock.wire.mcp.eras import Era
-from penstock.wire.mcp.mcp_headers import with_name_of
+from penstock.wire.mcp.mcp_headers import TRACED, with_name_of, with_traceparent
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
     Batch,
@@ -321,6 +321,8 @@ class Passthrough:
         headers = head.headers
         if exchange.modified:
             headers = with_name_of(headers, exchange.request)
+            if TRACED in exchange.modified:
+                headers = with_traceparent(headers, exchange.record.trace)
         response.upstream_headers = headers
         target = target or self.client.url.target
         response.ticket = self.client.request(request.method, target, headers, body, response)

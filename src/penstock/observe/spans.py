@@ -86,11 +86,6 @@ class Trace(Struct, frozen=True):
     def __str__(self) -> str:
         return ".".join((self.trace_id, self.server_span, self.client_span, self.parent, self.link))
 
-    @property
-    def traceparent(self) -> str:
-        """What tells the upstream that its span lies below ours."""
-        return f"00-{self.trace_id}-{self.client_span}-01"
-
 
 def maybe_traceparent(text: str | None) -> tuple[str, str] | None:
     """Trace id and span id, if `text` is a valid traceparent."""

@@ -14,11 +14,11 @@ import msgspec
 
 from penstock.errors import ProtocolError
 from penstock.gate.gate import Gate
-from penstock.observe.spans import Trace
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.verdict import Answer, Drop, Forward, Verdict, Wait, Why, Word
 from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value
+from penstock.wire.mcp.mcp_headers import TRACED, traceparent_of
 from penstock.wire.mcp.message import Kind, Message, read_client_message
 from penstock.wire.mcp.replies import error_reply
 
@@ -80,7 +80,7 @@ class WatchedGate(Gate):
         if self._is_synced and not self._keeper.is_kept():
             return _refused(message, "audit")
         if self._injects and message.kind is Kind.REQUEST and exchange.record is not None:
-            return _injected(verdict, message, exchange.record.trace)
+            return _injected(verdict, message, exchange)
         return verdict
 
     def said(
@@ -126,16 +126,21 @@ def _refused(message: Message, sink: str) -> Answer | Drop:
     return Answer(error_reply(message.id_token, BLOCKED, why.reason, data), 0, word="block", why=why)
 
 
-def _injected(verdict: Forward, message: Message, trace: str) -> Verdict:
+def _injected(verdict: Forward, message: Message, exchange: Exchange) -> Verdict:
     """The verdict with our traceparent in the message, and no other byte changed."""
+    trace = exchange.record.trace
     if not trace:
         return verdict
     passed = verdict.message or message
     try:
-        changed = read_client_message(with_traceparent(passed, Trace(*trace.split(".")).traceparent))
+        changed = read_client_message(with_traceparent(passed, traceparent_of(trace)))
     except (ProtocolError, ValueError, KeyError, TypeError):
         return verdict  # tracing is no reason to stop a message
-    return Forward(changed, verdict.word, verdict.why) if isinstance(changed, Message) else verdict
+    if not isinstance(changed, Message):
+        return verdict
+    exchange.request = changed
+    exchange.modified = (*exchange.modified, TRACED)  # an HTTP upstream hears it in its header too
+    return Forward(changed, verdict.word, verdict.why)
 
 
 def with_traceparent(message: Message, value: str) -> bytes:

@@ -230,6 +230,25 @@ def test_pass_changes_no_byte_and_inject_only_the_traceparent(tmp_path: Path) ->
             )
 
 
+def test_inject_tells_an_upstream_over_http_in_its_header_too(tmp_path: Path) -> None:
+    with Collector() as collector:
+        config = write_rules(tmp_path, f'telemetry: {{otlp: "{collector.url}", propagate: inject}}\n')
+        with Watched(tmp_path, "streamable", "streamable", "--config", config) as watched:
+            assert watched.proxy is not None
+            other = "00-11111111111111111111111111111111-2222222222222222-01"
+            door = watched.proxy.connect("streamable", "legacy", more={"traceparent": other})
+            watched.doors.append(door)
+            door.begin()
+            assert door.is_alive()
+            heads = [head.get("traceparent") for head in watched.upstream.heads()]
+            reached = [raw for raw in watched.upstream.reached() if b"tools/call" in raw]
+            watched.end()
+    inside = json.loads(reached[-1])["params"]["_meta"]["traceparent"]
+    assert inside.split("-")[1] == other.split("-")[1]
+    assert inside in heads
+    assert other not in heads[-1:]
+
+
 def test_without_the_extra_the_pip_line_is_said(tmp_path: Path) -> None:
     block = tmp_path / "opentelemetry"
     block.mkdir()

@@ -94,6 +94,22 @@ def with_name_of(headers: Headers, message: Message) -> Headers:
     return [(name, value) if name.lower() == b"mcp-name" else (name, old) for name, old in headers]
 
 
+TRACED = "telemetry"
+"""Stands among the rules that changed a message, where our span was put into it."""
+
+
+def traceparent_of(trace: str) -> str:
+    """The traceparent of our hop, from the ids of an exchange: trace, our span, our hop's span, and more."""
+    trace_id, _, hop, *_ = trace.split(".")
+    return f"00-{trace_id}-{hop}-01"
+
+
+def with_traceparent(headers: Headers, trace: str) -> Headers:
+    """`headers` with our own traceparent in the place of the client's."""
+    kept = [field for field in headers if field[0].lower() != b"traceparent"]
+    return [*kept, (b"traceparent", traceparent_of(trace).encode())]
+
+
 def _maybe_name(method: str | None, params: Members | None) -> bytes | None:
     """What a message is about, as a header value."""
     naming = NAMED_BY.get(method)
