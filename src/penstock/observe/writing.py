@@ -74,14 +74,22 @@ class Queue:
 
     def add(self, record: Record) -> None:
         """Called by the loop: keeps a reference, or counts a loss."""
-        if self.is_full or self._missing:
+        weight = len(record.raw) + _RECORD_BYTES
+        if record.sent is not None:
+            weight += len(record.sent)
+        is_full = (
+            len(self._waiting) >= bounds.SINK_RECORDS
+            or self._bytes_in - self._bytes_out >= bounds.SINK_BYTES
+            or self._missing
+        )
+        if is_full:
             with self._lock:
                 self._missing += 1
                 self.lost += 1
                 self._first = self._first or record
                 self._last = record
             return
-        self._bytes_in += weight_of(record)
+        self._bytes_in += weight
         self._waiting.append(record)
 
     def drain(self) -> None:
@@ -140,8 +148,10 @@ class WriterThread:
         if not self._is_awake:
             self._is_awake = True
             self._wake.set()
-        elif any(queue.waiting_bytes > bounds.SINK_HURRY_BYTES for queue in self.queues):
-            self._hurry.set()
+            return
+        for queue in self.queues:
+            if queue._bytes_in - queue._bytes_out > bounds.SINK_HURRY_BYTES:
+                self._hurry.set()
 
     def flush(self, seconds: float) -> bool:
         """Waits until everything that waits was written; False when it could not be, or took longer."""
