@@ -225,7 +225,8 @@ class Endpoint:
             self._catalogs,
             say_catalog,
             self._on_upstream_lost,
-            self._facts.has_session,
+            # Who was refused for want of credentials has not seen whether there are sessions.
+            None if self._catalogs.is_by_principal else self._facts.has_session,
             self._opened.sessions,
             config.tools_seconds,
             upstream.passes_cookies,

@@ -438,6 +438,16 @@ SESSION_METHODS = 256
 REVIEWED_REQUESTS = 1_000
 """Requests of one session over HTTP whose answers the rules still wait for; the oldest is forgotten first."""
 
+REVIEWED_SESSION_BYTES = 12 * 1024 * 1024
+"""The same in bytes, for one session; one message of the greatest size fits."""
+
+REVIEWED_BYTES = 128 * 1024 * 1024
+"""The same for all sessions together. Who comes when it is used up is not remembered, and what then answers
+by another way than it was asked is dropped where rules are in force."""
+
+RESUMABLE_BYTES = 256 * 1024
+"""A request that is still remembered when its stream breaks off, because its client may ask for the rest."""
+
 TEMPLATE_VALUE = 4 * 1024
 """Characters of one value that a template inserts; a log line or a key has no use for more."""
 

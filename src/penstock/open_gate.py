@@ -59,7 +59,11 @@ def _session_table(config: ProxyConfig) -> SessionTable:
     from penstock.state.memory import MemoryTable
 
     known: MemoryTable[bytes, TrackedSession] = MemoryTable(
-        limits.STATE_SESSIONS, limits.STATE_SECONDS, time.monotonic, on_dropped=TrackedSession.end
+        limits.STATE_SESSIONS,
+        limits.STATE_SECONDS,
+        time.monotonic,
+        on_dropped=TrackedSession.end,
+        is_in_use=lambda session: session.is_in_use,
     )
     return SessionTable(_name(config), known)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import UpstreamProtocolError
 from penstock.wire.http.sse import Oversize, SseEvent, SseReader
-from penstock.wire.mcp.message import Batch, read_upstream_message
+from penstock.wire.mcp.message import Batch, Kind, Message, read_upstream_message
 
 
 def is_message(body: bytes) -> bool:
@@ -53,3 +53,13 @@ def has_messages_in_events(body: bytes, is_stream: bool) -> bool:
 def _events(body: bytes) -> list[SseEvent | Oversize]:
     # Some give out the last event also where no blank line ends it.
     return SseReader(len(body) + 2).feed(body + b"\n\n")
+
+
+def maybe_answered(raw: bytes) -> bytes | None:
+    """The id of the request that a message answers which must not be passed on."""
+    try:
+        message = read_upstream_message(raw)
+    except UpstreamProtocolError as refusal:
+        return refusal.id_token
+    is_answer = isinstance(message, Message) and message.kind is Kind.RESPONSE
+    return message.id_token if is_answer and isinstance(message, Message) else None

@@ -116,3 +116,9 @@ def wants_events(fields: dict[bytes, bytes]) -> bool:
 def is_session_id(value: bytes) -> bool:
     """Whether `value` can be a session id: visible ASCII only."""
     return 0 < len(value) <= 1024 and all(0x21 <= byte <= 0x7E for byte in value)
+
+
+def peer_of(request: Request) -> bytes:
+    """The address that a request comes from; nobody can make one up and hear the answer."""
+    peer = request.peer
+    return str(peer[0]).encode() if isinstance(peer, tuple) and peer else b""

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from penstock.downstream.event_stream import EventStream
-from penstock.downstream.mcp_head import read_head
+from penstock.downstream.mcp_head import peer_of, read_head
 from penstock.downstream.replies import (
     is_refused_for_now,
     refuse,
@@ -238,8 +238,9 @@ class ModernDoor:
         """Whose a message is; in this era there are no sessions, only principals."""
         if self._sessions is None:
             return self._everybody
-        principal = read_head(request).principal
-        return self._sessions.find(b"principal " + principal, None, principal, Era.MODERN)
+        # An upstream behind a pipe sees no credentials: whatever a client shows is its own choice.
+        rights = read_head(request).principal
+        return self._sessions.find_http(Era.MODERN, None, b"", rights, peer_of(request), False)
 
     def _carry_out(
         self, verdict: Verdict, message: Message, exchange: Exchange, reply: Reply, shared: Multiplexer

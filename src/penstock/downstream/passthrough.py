@@ -7,13 +7,14 @@ not in the catalog are answered here; everything else goes up as the bytes it ca
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from penstock import limits
 from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS, CatalogFetch
 from penstock.downstream.ignore_response import IgnoreResponse
+from penstock.downstream.mcp_head import peer_of
 from penstock.downstream.passthrough_batch import PostedBatch
 from penstock.downstream.passthrough_head import HeadReader, PassthroughHead
 from penstock.downstream.passthrough_response import PassthroughResponse
@@ -68,12 +69,13 @@ class Passthrough:
         catalogs: Catalogs,
         on_catalog: Callable[[ToolCatalog], None],
         on_lost: Callable[[UpstreamError], None],
-        has_sessions: bool,
+        has_sessions: bool | None,
         known: SessionTable | None,
         tools_seconds: float = limits.TOOLS_SECONDS,
         passes_cookies: bool = False,
     ) -> None:
-        """`known` are the sessions, where somebody asks whose a message is."""
+        """`known` are the sessions, where somebody asks whose a message is; `has_sessions` says whether the
+        upstream gives out ids for them, None while nobody knows."""
         self.client = client
         self._tools_seconds = tools_seconds
         self.gate = gate
@@ -88,7 +90,7 @@ class Passthrough:
         self.kept_from_clients = self._heads.kept_from_clients
         self._catalogs = catalogs
         self._on_catalog = on_catalog
-        self._has_sessions = has_sessions
+        self.has_sessions = has_sessions
         self.under_way: set[PassthroughResponse] = set()
         self.unheard: dict[PassthroughResponse, None] = {}  # whose clients are gone, oldest first
 
@@ -215,7 +217,7 @@ class Passthrough:
     def _answer_live(self, verdict: Answer, request: Request, reply: Reply) -> None:
         """Answers here, if the session lives."""
         head = self._heads.read(request)
-        if head.era is Era.MODERN or not self._has_sessions or head.session in self.sessions:
+        if head.era is Era.MODERN or not self.has_sessions or head.session in self.sessions:
             self._answer(verdict, head.era, reply)
         else:
             # Only the upstream knows whether this session lives: it is asked with a ping.
@@ -284,6 +286,7 @@ class Passthrough:
         target: bytes | None = None,
         batch: list[Message] | None = None,
         first: list[bytes] | None = None,
+        remembered: Sequence[Exchange] = (),
     ) -> None:
         """Sends `body` upstream; `message` is what is in it, None for a GET, a DELETE or a batch."""
         response = PassthroughResponse(self, reply, message, head, exchange)
@@ -291,14 +294,16 @@ class Passthrough:
         response.is_endpoint = target is None
         if message is not None and self.known is not None:
             self.remember(message, exchange, head)
+            remembered = (exchange,)
+        response.remembered = remembered
         if batch is not None:
             response.expect_batch(batch, first or [])
         body = to_body(body, message is not None and message.method is not None)
         self._send(request, response, head, body, target)
 
     def remember(self, message: Message, exchange: Exchange, head: PassthroughHead) -> None:
-        """Keeps a request whose answer may come by another way than it went."""
-        if self.known is None or head.era is Era.MODERN:
+        """Keeps a request whose answer may come by another way than it went, as long as it is under way."""
+        if self.known is None or head.era is Era.MODERN or not self.gate.keeps_requests:
             return
         if message.kind is Kind.REQUEST and message.id_token is not None:
             requests = _tracked(exchange.session).requests
@@ -336,14 +341,22 @@ class Passthrough:
         """Whose a message is: by session, or by principal where there are no sessions."""
         if self.known is None:
             return self._everybody
+        # Ids and credentials count where the upstream looks at them; else they are the client's to choose.
         return self.known.find_http(
             head.era,
-            head.session,
-            head.principal,
+            None if self.has_sessions is False else head.session,
+            head.principal if self._catalogs.is_by_principal else b"",
             head.rights,
-            request.connection_id,
-            message is not None and message.method == "initialize",
+            peer_of(request),
+            message is not None and message.method == "initialize" and self.has_sessions is not False,
         )
+
+    def begin_session(self, session: bytes | None, tracked: Session) -> None:
+        """The upstream has answered a handshake, with a session id or without."""
+        if self.has_sessions is None:
+            self.has_sessions = session is not None
+        if session is not None and self.known is not None:
+            self.known.begin(session, _tracked(tracked))
 
     def remember_session(self, session: bytes) -> None:
         """This session id works."""
@@ -363,7 +376,7 @@ class Passthrough:
         """This session is over, and so is what nobody waits for in it."""
         self.sessions.pop(session, None)
         if self.known is not None:
-            self.known.forget(b"session " + session)
+            self.known.forget(session)
         for response in tuple(self.unheard):
             if response.session == session:
                 response.give_up()

@@ -91,7 +91,15 @@ class PostedBatch:
     def _pass_on(self, body: bytes, passed: list[Message], answers: list[bytes]) -> None:
         exchange = Exchange(session=self._session)
         self._passthrough.pass_on(
-            self._request, self._reply, self._head, None, body, exchange, batch=passed, first=answers
+            self._request,
+            self._reply,
+            self._head,
+            None,
+            body,
+            exchange,
+            batch=passed,
+            first=answers,
+            remembered=self._exchanges,
         )
 
 

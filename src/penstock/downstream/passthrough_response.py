@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from penstock import limits
@@ -12,6 +12,7 @@ from penstock.downstream.answer_bodies import (
     has_messages_in_events,
     is_message,
     is_nearly_a_message,
+    maybe_answered,
     parts_of,
 )
 from penstock.downstream.passthrough_head import AnswerHead, PassthroughHead, read_answer_head
@@ -61,6 +62,7 @@ class PassthroughResponse:
     _is_read = False  # the upstream has said all
     _ids: set[bytes] | None = None  # what may be answered here; None: anything
     _first: list[bytes] | tuple[()] = ()
+    remembered: Sequence[Exchange] = ()  # what the session keeps while this is under way
 
     def __init__(
         self,
@@ -109,7 +111,8 @@ class PassthroughResponse:
             return
         self._known = known
         self._headers = known.headers
-        if known.session is not None or status != 200 or self.method == b"DELETE":
+        is_unsure = self.passthrough.has_sessions is None
+        if known.session is not None or status != 200 or self.method == b"DELETE" or is_unsure:
             self._note_session(status, known.session)
         is_stream = known.is_stream
         if self._era is Era.LEGACY and self.message is not None and status == 200:
@@ -263,6 +266,12 @@ class PassthroughResponse:
             self._is_discarding = True
             self._body, self._pieces = b"", None
             self._on_drain()
+            if self.ticket is not None and not self.ticket.is_sent:
+                self.give_up()  # the upstream has not even got all of the question
+                return
+            self._forget_requests()
+            self.message = None  # nobody will be told of it, so nothing of what was asked is needed any more
+            self.exchange = Exchange(session=self.exchange.session)
             self.passthrough.keep_unheard(self)
 
     def _on_drain(self) -> None:
@@ -319,7 +328,7 @@ class PassthroughResponse:
         if isinstance(message, str):
             log.warning("Skipped an event of the upstream. %s.", message)
             self._skipped(event.data, message)
-            self._emit(self._stand_in(_maybe_answered(event.data), event.id))
+            self._emit(self._stand_in(maybe_answered(event.data), event.id))
             return
         self._undecided += 1
         judge(self, message, event.data, lambda passed: self._pass_decided(passed, event))
@@ -388,10 +397,10 @@ class PassthroughResponse:
                 return
             if session is not None:
                 self.passthrough.remember_session(session)
-                if self.passthrough.known is not None:
-                    tracked = cast("TrackedSession", self.exchange.session)
-                    tracked.mcp_session_id = session.decode("ascii", "replace")
-                    self.passthrough.known.keep(b"session " + session, tracked)
+            if self.exchange.method == "initialize":
+                self.passthrough.begin_session(session, self.exchange.session)
+        elif status == 400 and self.session is not None and self.passthrough.known is not None:
+            self.passthrough.known.refused(self.session)
 
     def _fail(self, why: str) -> None:
         log.warning("Withheld an answer of the upstream. %s.", why)
@@ -425,15 +434,14 @@ class PassthroughResponse:
         self.passthrough.under_way.discard(self)
         if self._is_discarding:
             self.passthrough.unheard.pop(self, None)
+        if self.remembered:
+            self._forget_requests()
         # The reply knows us and we know it: untied, both are gone without the collector.
         self._reply.on_gone = self._reply.on_drain = None
 
-
-def _maybe_answered(raw: bytes) -> bytes | None:
-    """The id of the request that a message answers which must not be passed on."""
-    try:
-        message = read_upstream_message(raw)
-    except UpstreamProtocolError as refusal:
-        return refusal.id_token
-    is_answer = isinstance(message, Message) and message.kind is _RESPONSE
-    return message.id_token if is_answer and isinstance(message, Message) else None
+    def _forget_requests(self) -> None:
+        """Nothing more is answered here; what the client may ask for again is kept a while, if small."""
+        for exchange in self.remembered:
+            if exchange.weight and (self._reader is None or exchange.weight > limits.RESUMABLE_BYTES):
+                cast("TrackedSession", exchange.session).requests.drop(exchange)
+        self.remembered = ()

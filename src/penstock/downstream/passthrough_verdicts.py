@@ -57,6 +57,8 @@ def _judge_batch(response: PassthroughResponse, batch: Batch, then: Then) -> Non
 def _exchange_of(response: PassthroughResponse, message: Message) -> Exchange:
     """The exchange that a message of the upstream's belongs to, or begins."""
     own = response.exchange
+    if response.passthrough.known is not None and 200 <= response.status < 300:
+        cast("TrackedSession", own.session).is_proven = True
     if message.kind is _RESPONSE:
         found = None
         if response.passthrough.known is not None and message.id_token is not None:

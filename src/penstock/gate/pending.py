@@ -10,14 +10,32 @@ from penstock.policy.exchange import Exchange
 from penstock.wire.mcp.ids import exact_key, id_key
 
 
+class ByteShare:
+    """What the tables of all sessions together may keep: who comes when it is used up is not remembered."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+
 class PendingTable:
     """The requests of one direction of one session that were passed on and not yet answered.
 
     Past so many, or so many bytes of what is kept of them, the oldest are forgotten.
     """
 
-    def __init__(self, capacity: int = limits.PENDING_REQUESTS) -> None:
+    def __init__(
+        self,
+        capacity: int = limits.PENDING_REQUESTS,
+        most_bytes: int | None = None,
+        share: ByteShare | None = None,
+    ) -> None:
+        """`share` is what this session and others may keep together."""
         self._capacity = capacity
+        self._most_bytes = most_bytes
+        self._share = share
         self._exchanges: dict[bytes, Exchange] = {}
         self._weight = 0  # of all together
         # Keys of ids that a peer may give back less exactly, oldest first.
@@ -38,8 +56,10 @@ class PendingTable:
         if exchange.meta is not None:
             exchange.weight += len(exchange.meta)
         self._weight += exchange.weight
-        if len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES:
+        if len(self._exchanges) >= self._capacity or self._weight > self._limit:
             self._forget_oldest()
+        if self._share is not None and not self._takes_share(exchange):
+            return True
         self._exchanges[key] = exchange
         rounded = id_key(exchange.id_token)
         if rounded != key:
@@ -63,19 +83,42 @@ class PendingTable:
         waiting = list(self._exchanges.values())
         self._exchanges.clear()
         self._rounded.clear()
+        if self._share is not None:
+            self._share.used -= self._weight
         self._weight = 0
         return waiting
 
+    def drop(self, exchange: Exchange) -> None:
+        """Forgets this very exchange, if it is still here."""
+        key = exact_key(exchange.id_token)
+        if self._exchanges.get(key) is exchange:
+            self._take_out(key)
+
     def _forget_oldest(self) -> None:
         """Makes room for one more."""
-        while self._exchanges and (
-            len(self._exchanges) >= self._capacity or self._weight > limits.PENDING_BYTES
-        ):
+        while self._exchanges and (len(self._exchanges) >= self._capacity or self._weight > self._limit):
             self._take_out(next(iter(self._exchanges)))
+
+    @property
+    def _limit(self) -> int:
+        return limits.PENDING_BYTES if self._most_bytes is None else self._most_bytes
+
+    def _takes_share(self, exchange: Exchange) -> bool:
+        """Whether there is room for one more where many sessions keep theirs; else it is not remembered."""
+        share = self._share
+        assert share is not None
+        if exchange.weight > self._limit or share.used + exchange.weight > share.limit:
+            self._weight -= exchange.weight
+            exchange.weight = 0
+            return False
+        share.used += exchange.weight
+        return True
 
     def _take_out(self, key: bytes) -> Exchange:
         exchange = self._exchanges.pop(key)
         self._weight -= exchange.weight
+        if self._share is not None:
+            self._share.used -= exchange.weight
         if self._rounded:
             rounded = id_key(exchange.id_token)
             alike = self._rounded.get(rounded)

@@ -92,8 +92,6 @@ class RuleWait(Wait):
 class RuledGate(Gate):
     """The plain gate, with the rules behind it on the way up and on the way back."""
 
-    keeps_requests = True
-
     def __init__(
         self,
         choice: ToolFilter,
@@ -109,6 +107,11 @@ class RuledGate(Gate):
         self._wall = wall
         self.may_object = True
         self._rules = rules
+
+    @property
+    def keeps_requests(self) -> bool:  # type: ignore[override]  # it depends on what is in force
+        """Whether it must be told which request a message belongs to: without rules nothing is remembered."""
+        return self._rules.current is not None
 
     @property
     def is_ruled(self) -> bool:
@@ -158,6 +161,11 @@ class RuledGate(Gate):
 
     def _client_answers(self, message: Message, exchange: Exchange) -> Verdict:
         if exchange.request is NO_REQUEST:
+            rules = self._rules.current
+            if rules is not None and rules.watches_answers_of_clients:
+                # Servers convert ids before they look for the question, "0" to 0 and "" too: nobody can tell
+                # what this answers to whom, so a rule about answers would miss it.
+                return Drop(Why("rules", "drop", "it answers a question that nobody asked"))
             self._begin(message, exchange)
         else:
             exchange.session.message_count += 1

@@ -112,8 +112,11 @@ class HttpClient:
             task = self._loop.create_task(self._send_on_new_connection(message, is_head, ticket, rest))
             ticket.connecting = task
             self._connecting[task] = ticket
-            task.add_done_callback(self._connecting.pop)
+            task.add_done_callback(self._connected)
         return ticket
+
+    def _connected(self, task: asyncio.Task[None]) -> None:
+        self._connecting.pop(task).connecting = None  # they know each other, and the task the request
 
     async def connect(self) -> None:
         """Opens a connection for the request to come; raises ConnectFailed."""

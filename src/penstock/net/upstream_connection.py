@@ -62,6 +62,11 @@ class Ticket:
         self.is_paused = False
         self.is_done = False
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether the system has taken all of the request."""
+        return self.connection is not None and self.connection.is_sent
+
     def pause(self) -> None:
         """Stops reading this response; what has been read already, at most one buffer, may still come."""
         self.is_paused = True
@@ -83,6 +88,7 @@ class Ticket:
                 self.connection.close_now()
             elif self.connecting is not None:
                 self.connecting.cancel()
+                self.connecting = None  # which knows the request, and us
 
     def fail(self, error: UpstreamError) -> None:
         """Tells the receiver that this is the end, unless it was told so before."""
@@ -149,6 +155,11 @@ class UpstreamConnection(asyncio.Protocol):
         The kernel is asked as well, since the server's end may have arrived and the loop not have seen it.
         """
         return not self._transport.is_closing() and (self._poll is None or not self._poll(0))
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether nothing of what was written waits to be taken."""
+        return not self._transport.get_write_buffer_size()
 
     def send(self, request: bytes, is_head_request: bool, ticket: Ticket, rest: bytes = b"") -> None:
         """Writes a whole request, in one piece or in two; the response is for `ticket`."""

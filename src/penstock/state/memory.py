@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from itertools import islice
 from typing import Generic, TypeVar
 
 from penstock.wire.mcp.ids import exact_key
@@ -16,6 +17,7 @@ from penstock.wire.mcp.ids import exact_key
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
+_LOOKED_AT = 64  # so many are looked at for one that can go: a newcomer must not cost more than others
 _CLEANED_BY_THE_WAY = 2  # for every new entry so many old ones are looked at, so the table cannot only grow
 
 
@@ -28,8 +30,11 @@ class MemoryTable(Generic[K, V]):
         ttl: float,
         clock: Callable[[], float],
         on_dropped: Callable[[V], None] = lambda value: None,
+        is_in_use: Callable[[V], bool] = lambda value: False,
     ) -> None:
-        """`on_dropped` gets what is forgotten because it is old or too much."""
+        """`on_dropped` gets what is forgotten because it is old or too much; `is_in_use` says what must not
+        make room for others."""
+        self._is_in_use = is_in_use
         self._on_dropped = on_dropped
         self._capacity = capacity
         self._ttl = ttl
@@ -48,6 +53,18 @@ class MemoryTable(Generic[K, V]):
         while len(self._entries) > self._capacity:
             _, (_, oldest) = self._entries.popitem(last=False)
             self._on_dropped(oldest)
+
+    def offer(self, key: K, value: V) -> bool:
+        """Remembers `value` if there is room, or room can be made without taking it from who uses it."""
+        self._drop_old(self._clock(), _CLEANED_BY_THE_WAY)
+        if len(self._entries) >= self._capacity:
+            oldest = islice(self._entries.items(), _LOOKED_AT)
+            idle = next((name for name, (_, one) in oldest if not self._is_in_use(one)), None)
+            if idle is None:
+                return False
+            self._on_dropped(self._entries.pop(idle)[1])
+        self.put(key, value)
+        return True
 
     def get(self, key: K) -> V | None:
         """What is remembered under `key`, from now on for its whole time again."""

@@ -14,6 +14,8 @@ from memory_doors import CHOICE, catalog
 from penstock.gate.ruled import RuledGate, Rules
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.rules.exchange import Context
+from penstock.policy.rules.interceptor import Interceptor
+from penstock.policy.rules.interceptor_config import build
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
 from penstock.wire.mcp.replies import error_code
@@ -28,6 +30,7 @@ class Stub:
     def __init__(self, decide: Decide, watched: tuple[str | None, ...] | None = None) -> None:
         self._decide = decide
         self._watched = watched
+        self.watches_answers_of_clients = watched is None or "roots/list" in watched
         self.asked: list[tuple[str, bytes]] = []
 
     def watches(self, method: str | None, direction: str) -> bool:
@@ -293,9 +296,35 @@ def test_a_clients_answer_is_judged_by_the_rules_of_the_upstreams_request() -> N
     assert gate.client_says(answer, exchange) is FORWARD
     assert [direction for direction, _ in stub.asked] == ["upstream", "client"]
     assert exchange.response is answer
-    unknown, unasked = gate_of(passes, "roots/list")
-    assert unknown.client_says(answer, Exchange(session=Session())) is FORWARD
-    assert unasked.asked == []
+
+
+def test_an_answer_to_nothing_is_dropped_where_rules_look_at_answers_of_clients() -> None:
+    """Servers convert ids before they look for the question: whose answer "0" is, nobody here can tell."""
+    for token in (b'"0"', b"0", b'""', b"0.0"):
+        answer = client(b'{"jsonrpc":"2.0","id":%b,"result":{"roots":[]}}' % token)
+        gate, stub = gate_of(passes, "roots/list")
+        assert isinstance(gate.client_says(answer, Exchange(session=Session())), Drop)
+        assert stub.asked == []
+        gate, stub = gate_of(passes, "tools/call")
+        assert gate.client_says(answer, Exchange(session=Session())) is FORWARD
+
+
+@pytest.mark.parametrize(
+    ("conditions", "is_watching"),
+    [
+        ([{"method_equals": "elicitation/create"}], True),
+        ([{"method_equals": "x/ask"}], True),
+        ([{"method_starts_with": "sampling/"}], True),
+        ([{"param_exists": "x"}], True),
+        ([{"method_equals": "tools/call"}], False),
+        ([{"method_in": ["resources/read", "prompts/get"]}], False),
+    ],
+)
+def test_which_rules_look_at_answers_of_clients(conditions: list[dict[str, Any]], is_watching: bool) -> None:
+    rule = {"id": "r", "direction": "client", "conditions": conditions, "actions": [{"block": "no"}]}
+    config, faults = build({"rules": [rule]})
+    assert config is not None, faults
+    assert Interceptor(config, None).watches_answers_of_clients is is_watching  # type: ignore[arg-type]
 
 
 class Gatekeeper:

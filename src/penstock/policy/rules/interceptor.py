@@ -140,6 +140,10 @@ class Interceptor:
             isinstance(part, ToolAnnotation) for rule in config.rules for part in flattened(rule.conditions)
         )
         self._looks = frozenset(map(as_lax_readers_see, self._spoken_of))
+        vendors = {name for name in self._spoken_of if not name.startswith(_SAID_BY_CLIENTS)}
+        self.watches_answers_of_clients = any(
+            self.watches(method, "client") for method in _ASKED_OF_CLIENTS | vendors
+        )
 
     def watches(self, method: str | None, direction: Direction) -> bool:
         """Whether any rule could care; False means: pass it on at once. One lookup, however many rules.
@@ -366,3 +370,10 @@ def _blocked_verdict(
     if message.kind is Kind.RESPONSE:
         return Forward(Message(raw, Kind.RESPONSE, message.id_token or b"null", None), "block", why)
     return Answer(raw, code, word="block", why=why)
+
+
+_ASKED_OF_CLIENTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+_SAID_BY_CLIENTS = (
+    *("completion/", "initialize", "logging/", "notifications/", "ping", "prompts/", "resources/"),
+    *("server/", "subscriptions/", "tasks/", "tools/"),
+)

@@ -46,12 +46,13 @@ class Looks:
 class Place:
     """A value within the bytes of a message, and what stands at the paths in it."""
 
-    __slots__ = ("_found", "_looks", "_member", "_message", "_span", "_sure")
+    __slots__ = ("_budget", "_found", "_member", "_message", "_patterns", "_span", "_sure")
 
     def __init__(self, message: Message, member: str, looks: Looks) -> None:
         self._message = message
         self._member = member
-        self._looks = looks
+        self._budget = looks.budget  # and not the looks, which know us: both are gone without the collector
+        self._patterns = looks.patterns
         self._span: tuple[int, int] | None = None
         self._found: dict[str, Found] = {}
         self._sure: dict[str, list[bytes] | None] = {}
@@ -81,8 +82,7 @@ class Place:
         """What somebody finds at the path."""
         known = self._found.get(path.source)
         if known is None:
-            looks = self._looks
-            patterns = looks.patterns.get(path.source)
+            patterns = self._patterns.get(path.source)
             if path.source == _TOOL and self._message.tool is not None:
                 known = Found.of_text(self._message.tool, patterns)  # whoever read it saw no other
             else:
@@ -91,19 +91,19 @@ class Place:
         return known
 
     def _tokens(self, path: Path) -> list[bytes]:
-        looks, message = self._looks, self._message
+        budget, message = self._budget, self._message
         if self._member == "params" and path.steps[0] == "arguments" and message.tool is not None:
             # Whoever read the tool's name has seen that nothing else could be taken for the arguments.
             token = _decode_call(message.raw).params.arguments
-            return [] if token is UNSET else path.tokens_below(bytes(token), looks.budget)
+            return [] if token is UNSET else path.tokens_below(bytes(token), budget)
         start, end = self._located()
-        return path.tokens(message.raw, start, end, looks.budget)
+        return path.tokens(message.raw, start, end, budget)
 
     def sure(self, path: Path) -> list[bytes] | None:
         """What everybody finds at the path, None when somebody finds nothing."""
         if path.source not in self._sure:
             start, end = self._located()
-            self._sure[path.source] = path.sure(self._message.raw, start, end, self._looks.budget)
+            self._sure[path.source] = path.sure(self._message.raw, start, end, self._budget)
         return self._sure[path.source]
 
 
