@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from penstock import limits
 from penstock.errors import MalformedHttp
-from penstock.net import large_blocks
 
 
 class ByteBudget:
     """How many bytes are held, and how many may be."""
 
-    __slots__ = ("_is_apart", "held", "limit")
+    __slots__ = ("held", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
-        self._is_apart = False
 
     def check_room(self, size: int) -> None:
         """Raises MalformedHttp when a body of `size` has no room. Small ones are taken beyond the limit,
@@ -30,9 +28,6 @@ class ByteBudget:
 
     def count(self, body: bytes) -> bytes:
         """`body`, which is counted from now on for as long as anybody holds it. Raises likewise."""
-        if len(body) >= large_blocks.LARGE_BYTES and not self._is_apart:
-            self._is_apart = True
-            large_blocks.keep_apart()
         counted = _CountedBytes(body, self)
         self.check_room(len(counted))
         return counted
