@@ -1,4 +1,4 @@
-"""Whose a message is, where no relay knows: by session, by principal, by connection."""
+"""Whose a message is, where no relay knows: by session, by principal, by address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from penstock.wire.mcp.message import Kind, Message
 
 
 def table() -> SessionTable:
-    known: MemoryTable[bytes, TrackedSession] = MemoryTable(9, 9.0, time.monotonic)
+    known: MemoryTable[bytes, TrackedSession] = MemoryTable(
+        9, 9.0, time.monotonic, on_dropped=TrackedSession.end, is_in_use=lambda session: session.is_in_use
+    )
     return SessionTable("up", known)
 
 
@@ -26,16 +28,16 @@ def find(
     session: bytes | None = None,
     principal: bytes = b"",
     rights: bytes = b"",
-    connection: int = 1,
+    peer: bytes = b"1",
     is_hello: bool = False,
 ) -> TrackedSession:
-    return sessions.find_http(era, session, principal, rights, connection, is_hello)
+    return sessions.find_http(era, session, principal, rights, peer, is_hello)
 
 
-def test_a_session_is_found_by_its_id_whatever_the_connection() -> None:
+def test_a_session_is_found_by_its_id_whatever_the_address() -> None:
     sessions = table()
-    one = find(sessions, session=b"s1", connection=1)
-    assert find(sessions, session=b"s1", connection=2) is one
+    one = find(sessions, session=b"s1", peer=b"1")
+    assert find(sessions, session=b"s1", peer=b"2") is one
     assert find(sessions, session=b"s2") is not one
     assert (one.mcp_session_id, one.era, one.is_shared, one.upstream) == ("s1", Era.LEGACY, False, "up")
     assert len(one.id) == 16
@@ -47,20 +49,24 @@ def test_a_hello_is_a_new_session_each_time_and_known_only_when_it_has_an_id() -
     one = find(sessions, is_hello=True)
     assert find(sessions, is_hello=True) is not one
     assert one.mcp_session_id is None
-    sessions.keep(b"session s1", one)
+    sessions.begin(b"s1", one)
+    assert find(sessions, session=b"s1") is one
+    assert one.mcp_session_id == "s1"
+    other = find(sessions, is_hello=True)
+    sessions.begin(b"s1", other)  # an id that is known stays whose it was
     assert find(sessions, session=b"s1") is one
 
 
-def test_without_a_session_a_connection_is_one() -> None:
+def test_without_a_session_an_address_is_one() -> None:
     sessions = table()
-    assert find(sessions, connection=1) is find(sessions, connection=1)
-    assert find(sessions, connection=1) is not find(sessions, connection=2)
+    assert find(sessions, peer=b"1") is find(sessions, peer=b"1")
+    assert find(sessions, peer=b"1") is not find(sessions, peer=b"2")
 
 
 def test_in_the_modern_era_a_principal_is_a_session_and_an_id_that_it_invents_is_none() -> None:
     sessions = table()
     one = find(sessions, era=Era.MODERN, principal=b"p", session=b"a")
-    assert find(sessions, era=Era.MODERN, principal=b"p", session=b"b", connection=2) is one
+    assert find(sessions, era=Era.MODERN, principal=b"p", session=b"b", peer=b"2") is one
     assert find(sessions, era=Era.MODERN, principal=b"q") is not one
     assert (one.is_shared, one.era, one.mcp_session_id) == (True, Era.MODERN, None)
 
@@ -155,11 +161,11 @@ def test_what_is_forgotten_or_lost_ends() -> None:
     sessions = table()
     one, two = find(sessions, session=b"s1"), find(sessions, session=b"s2")
     first, second = waiting(one), waiting(two)
-    sessions.forget(b"session s1")
+    sessions.forget(b"s1")
     assert ("The session has ended", "c request") in first
     assert second == []
     assert find(sessions, session=b"s1") is not one
-    sessions.forget(b"session nobody")
+    sessions.forget(b"nobody")
     sessions.end_all("gone")
     assert ("gone", "c request") in second
 
@@ -170,6 +176,69 @@ def test_requests_of_a_session_are_bounded() -> None:
         session.requests.open(Exchange(b"%d" % number, "m"))
         session.upstream_requests.open(Exchange(b"%d" % number, "m"))
     assert len(session.requests) == len(session.upstream_requests) == limits.REVIEWED_REQUESTS
+
+
+def test_who_waits_and_what_is_set_does_not_fall_to_newcomers_who_share_one_session() -> None:
+    sessions = table()
+    tainted, held = find(sessions, session=b"t"), find(sessions, session=b"w")
+    tainted.values["dirty"] = True
+    notes = waiting(held)
+    for number in range(40):
+        find(sessions, session=b"idle-%d" % number)
+    assert find(sessions, session=b"t") is tainted
+    assert find(sessions, session=b"w") is held
+    for number in range(7):
+        find(sessions, session=b"busy-%d" % number).values["x"] = 1
+    first, second = find(sessions, session=b"new-1"), find(sessions, session=b"new-2")
+    assert first is second
+    assert first.is_shared
+    assert find(sessions, session=b"t") is tainted
+    assert notes == []
+
+
+def test_a_session_that_was_forgotten_has_the_same_id_again_so_its_limits_go_on() -> None:
+    sessions = table()
+    one = find(sessions, session=b"s1").id
+    for number in range(40):
+        find(sessions, session=b"idle-%d" % number)
+    assert find(sessions, session=b"s1").id == one
+    assert one != find(sessions, session=b"s2").id
+    assert "s1" not in one
+
+
+def test_a_session_that_the_upstream_never_took_is_forgotten_when_it_is_refused() -> None:
+    sessions = table()
+    made_up, real = find(sessions, session=b"x"), find(sessions, session=b"y")
+    real.is_proven = True
+    for session_id in (b"x", b"y", b"z"):
+        sessions.refused(session_id)
+    assert find(sessions, session=b"x") is not made_up
+    assert find(sessions, session=b"y") is real
+
+
+def test_what_all_sessions_remember_together_is_bounded_and_nothing_is_taken_from_others() -> None:
+    sessions = table()
+    heavy = limits.REVIEWED_SESSION_BYTES - 1_000
+    tables = [find(sessions, session=b"s%d" % number).requests for number in range(9)]
+    tables += [find(sessions, session=b"s%d" % number).upstream_requests for number in range(9)]
+    kept = 0
+    for pending in tables:
+        request = Message(b"x" * heavy, Kind.REQUEST, b"1", "m")
+        pending.open(Exchange(b"1", "m", request=request, weight=len(request.raw)))
+        kept += len(pending)
+    assert kept == limits.REVIEWED_BYTES // heavy
+    assert len(tables[0]) == 1
+    exchange = next(iter(tables[0]))
+    tables[0].drop(exchange)
+    tables[0].drop(exchange)
+    assert len(tables[0]) == 0
+    tables[-1].open(Exchange(b"2", "m", weight=1_000))
+    assert len(tables[-1]) == 1
+    tables[-1].open(Exchange(b"3", "m", weight=limits.REVIEWED_SESSION_BYTES + 1))
+    assert len(tables[-1]) == 0
+    for pending in tables:
+        pending.close_all()
+    assert sessions._share.used == 0
 
 
 def test_what_stands_for_nobody_and_for_no_request_cannot_be_written_to() -> None:
