@@ -38,6 +38,7 @@ TEAM = {"header_equals": {"name": "X-Team", "value": "ops"}}
         ([(b"X-Team", b"dev")], False, False),
         ([], False, False),
         ([(b"X-Team", b"ops"), (b"X-Team", b"dev")], False, True),
+        ([(b"X-Team", b"ops"), (b"x-team", b"ops")], False, True),  # "ops, ops" to many
         ([(b"X_Team", b"ops")], False, True),
         ([(b"X-Team", b"ops"), (b"X_Team", b"dev")], False, True),
         ([(b"X-Other", b"ops")], False, False),
