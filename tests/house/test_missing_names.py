@@ -104,3 +104,15 @@ def test_files_can_be_checked_on_windows(tmp_path: Path) -> None:
     done = _on_windows("check", str(bad))
     assert done.returncode == 1
     assert "denny" in done.stdout + done.stderr
+
+
+def test_clients_are_shown_on_windows_and_nothing_is_wrapped_there(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"files": {"command": "npx"}}}')
+    shown = _on_windows("clients", "--client", "cursor", "--file", str(path))
+    assert shown.returncode == 0, shown.stderr
+    assert "files" in shown.stdout
+    done = _on_windows("wrap", "files", "--client", "cursor", "--file", str(path), "--deny", "x", "--yes")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "penstock" not in path.read_text()

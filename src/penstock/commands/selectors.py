@@ -7,10 +7,12 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
+
 from penstock.clients.places import SCOPES
 from penstock.clients.preview import changed_lines
 from penstock.clients.table import BY_NAME
-from penstock.home.change import Plan
+from penstock.home.change import Plan, token_for
 from penstock.home.inventory import Choice
 from penstock.wire.mcp.replies import one_line
 
@@ -55,6 +57,22 @@ def show_plan(plan: Plan) -> None:
     for line in changed_lines(plan.found.data, plan.after):
         sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def print_json(plans: list[Plan]) -> None:
+    """Prints what would change, for programs, with the token that --expect takes."""
+    report = {
+        "token": token_for(plans) if plans else None,
+        "files": [
+            {
+                "file": str(plan.found.target.path),
+                "servers": [entry.name for entry in plan.entries],
+                "lines": list(changed_lines(plan.found.data, plan.after)),
+            }
+            for plan in plans
+        ],
+    }
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
 
 
 def has_terminal() -> bool:

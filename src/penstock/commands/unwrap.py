@@ -16,6 +16,7 @@ from penstock.commands.selectors import (
     choice_of,
     has_terminal,
     is_agreed,
+    print_json,
     remark,
     show_plan,
 )
@@ -95,11 +96,13 @@ def _carry_out(machine: Machine, options: argparse.Namespace, folder: Path, plan
 
 
 def _is_to_be_written(options: argparse.Namespace, plans: list[Plan]) -> bool:
+    if options.preview and options.format == "json":
+        print_json(plans)
+        return False
     if not options.yes or options.preview:
         for plan in plans:
             show_plan(plan)
     if options.preview:
-        remark(f"Token: {token_for(plans)}")
         return False
     if options.yes or options.expect is not None:
         return True

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-
-import msgspec
 
 from penstock.arguments import Parser
 from penstock.clients.edits import Edit
@@ -19,6 +16,7 @@ from penstock.commands.selectors import (
     choice_of,
     has_terminal,
     is_agreed,
+    print_json,
     remark,
     show_plan,
 )
@@ -176,7 +174,7 @@ class _Job:
         options = self._options
         changing = [plan for plan in plans if not plan.is_idle]
         if options.expect is None and options.preview and options.format == "json":
-            _print_json(changing)
+            print_json(changing)
             return 0
         if not changing:
             remark("Already so; nothing to write.")
@@ -229,20 +227,3 @@ def _option_words(options: argparse.Namespace) -> tuple[str, ...]:
         if getattr(options, name) is not None:
             words += [f"--{name.replace('_', '-')}", getattr(options, name)]
     return tuple(words)
-
-
-def _print_json(plans: list[Plan]) -> None:
-    from penstock.clients.preview import changed_lines
-
-    report = {
-        "token": token_for(plans) if plans else None,
-        "files": [
-            {
-                "file": str(plan.found.target.path),
-                "servers": [entry.name for entry in plan.entries],
-                "lines": list(changed_lines(plan.found.data, plan.after)),
-            }
-            for plan in plans
-        ],
-    }
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")

@@ -99,7 +99,8 @@ class Journal:
         for record in records:
             if record.id == wanted:
                 return record
-        raise ConfigError(f"There is no change called {wanted}", "penstock clients --changes lists them")
+        newest = ", ".join(record.id for record in records[-5:]) or "none"
+        raise ConfigError(f"There is no change called {wanted}", f"The newest are {newest}")
 
     def drop(self, record: Record) -> None:
         """Forgets a change that did not come about."""

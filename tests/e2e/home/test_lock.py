@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gate import ROOT, Gate
+from gate import ROOT, SCRIPTED, Gate, wait_until
 from home_folder import PENSTOCK
 from penstock.config.lock_file import load_lock
 from penstock.policy.tools.tool_filter import ToolFilter
@@ -253,6 +257,63 @@ def test_no_variable_header_or_query_is_written_down(tmp_path: Path) -> None:
     assert "hunter22" not in made.lock.read_text()
 
 
+def _post(url: str, session: dict[str, str], message: dict[str, Any]) -> Any:
+    head = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **session}
+    with urllib.request.urlopen(
+        urllib.request.Request(url, json.dumps(message).encode(), head), timeout=20
+    ) as answer:
+        if answer.headers.get("Mcp-Session-Id"):
+            session["Mcp-Session-Id"] = answer.headers["Mcp-Session-Id"]
+        text = answer.read().decode()
+    lines = [line[5:] for line in text.splitlines() if line.startswith("data:")] or [text]
+    return json.loads(lines[-1]) if lines[-1].strip() else None
+
+
+@contextlib.contextmanager
+def _listening(folder: Path, *words: str) -> Iterator[str]:
+    errors = folder / f"listening{len(list(folder.glob('listening*')))}"
+    with errors.open("wb") as file:
+        process = subprocess.Popen([PENSTOCK, "--listen", "0", *words], stderr=file, stdin=subprocess.DEVNULL)
+    try:
+        assert wait_until(lambda: "Listening on" in errors.read_text() or process.poll() is not None)
+        found = re.search(r"http://\S+/mcp", errors.read_text())
+        assert found is not None, errors.read_text()
+        yield found[0]
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.mark.parametrize("is_far", [False, True], ids=["a command", "a URL"])
+def test_over_http_the_same_passes_and_the_same_does_not(place: Place, is_far: bool) -> None:
+    prompts = [{"name": "greet", "description": "Greets!"}, STATE["prompts"][1]]
+    state = _changed(send={"description": "Sends spam."})
+    place.write({**state, "instructions": "Be unkind.", "prompts": prompts})
+    with contextlib.ExitStack() as stack:
+        upstream = ["--", *place.command]
+        if is_far:
+            upstream = ["--upstream", stack.enter_context(_listening(place.folder, *upstream))]
+        url = stack.enter_context(_listening(place.folder, "--lock", str(place.lock), *upstream))
+        session: dict[str, str] = {}
+
+        def ask(method: str, params: dict[str, Any]) -> Any:
+            return _post(url, session, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+
+        client = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "1"},
+        }
+        assert "instructions" not in ask("initialize", client)["result"]
+        _post(url, session, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert [tool["name"] for tool in ask("tools/list", {})["result"]["tools"]] == ["read", "drop"]
+        assert ask("tools/call", {"name": "send", "arguments": {}})["error"]["code"] == -32601
+        assert "result" in ask("tools/call", {"name": "read", "arguments": {}})
+        assert [prompt["name"] for prompt in ask("prompts/list", {})["result"]["prompts"]] == ["part"]
+        assert ask("prompts/get", {"name": "greet"})["error"]["code"] == -32601
+        assert "result" in ask("prompts/get", {"name": "part"})
+
+
 def test_an_unasked_list_of_tools_does_not_get_past_a_lock(place: Place) -> None:
     choice = ToolFilter(lock=load_lock(str(place.lock)))
     raw = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"send","description":"Sends spam."}]}}'
@@ -260,3 +321,16 @@ def test_an_unasked_list_of_tools_does_not_get_past_a_lock(place: Place) -> None
     assert isinstance(message, Message)
     assert shows_hidden_tools(message, choice)
     assert not shows_hidden_tools(message, ToolFilter())
+
+
+def test_a_definition_that_changes_later_is_not_shown(tmp_path: Path) -> None:
+    made = Place(tmp_path)
+    made.command = [sys.executable, "-S", str(SCRIPTED)]
+    assert made.run("lock", "penstock.lock").returncode == 0
+    with made.gate() as gate:
+        gate.handshake()
+        assert "echo" in _names(gate)
+        worse = '{"tools":[{"name":"echo","description":"worse","inputSchema":{"type":"object"}}]}'
+        gate.order("retool", raw=worse)
+        listed = gate.ask("tools/list")["result"]["tools"]
+        assert "worse" not in json.dumps(listed)

@@ -300,14 +300,14 @@ def test_expect_holds_a_write_to_what_was_previewed(home: Home) -> None:
 
 
 def test_a_preview_shows_changed_lines_only_and_masks_secrets(home: Home) -> None:
-    secret = "ghp_" + "a" * 36
+    like_a_token = "ghp_" + "a" * 36
     text = json.dumps(
-        {"mcpServers": {"s": {"command": "x", "args": ["--token", secret], "env": {"K": secret}}}}
+        {"mcpServers": {"s": {"command": "x", "args": ["--token", like_a_token], "env": {"K": like_a_token}}}}
     )
     home.write("project", ".mcp.json", text)
     done = home.run("wrap", "s", "--client", "claude-code", "--deny", "x", "--preview")
     assert done.returncode == 0
-    assert secret not in done.stdout + done.stderr
+    assert like_a_token not in done.stdout + done.stderr
     assert "[masked]" in done.stdout
     assert (home.project / ".mcp.json").read_text() == text
 
@@ -558,3 +558,19 @@ def test_a_large_history_is_no_obstacle(home: Home) -> None:
     assert home.run("unwrap", "--undo").returncode == 0
     assert sha(path) == before
     assert time.monotonic() - began < 60
+
+
+def test_unwrapping_can_be_previewed_and_held_to_the_preview(home: Home) -> None:
+    path = home.write(*ROWS["codex"])
+    assert home.run("wrap", "files", "--client", "codex", "--deny", "x", "--yes").returncode == 0
+    words = ("unwrap", "files", "--client", "codex")
+    shown = json.loads(home.run(*words, "--preview", "--format", "json").stdout)
+    wrapped = path.read_text()
+    path.write_text(wrapped + "# later\n")
+    assert home.run(*words, "--expect", shown["token"]).returncode == 1
+    path.write_text(wrapped)
+    assert home.run(*words, "--expect", shown["token"]).returncode == 0
+    assert tomllib.loads(path.read_text()) == tomllib.loads(CODEX)
+    missing = home.run("unwrap", "--undo", "ffffff")
+    assert missing.returncode == 1
+    assert "There is no change called ffffff" in missing.stderr

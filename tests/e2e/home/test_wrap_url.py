@@ -17,7 +17,7 @@ import pytest
 from gate import Gate
 from home_folder import Home, sha
 
-SECRET = "Bearer hunter-22-secret"
+VALUE = "Bearer of-good-news-2026"
 
 
 class Keeper(BaseHTTPRequestHandler):
@@ -29,7 +29,7 @@ class Keeper(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.seen.append(self.headers.get("X-Api-Key"))
-        if self.headers.get("X-Api-Key") != SECRET:
+        if self.headers.get("X-Api-Key") != VALUE:
             self._answer(401, b"")
             return
         method, results = (
@@ -94,13 +94,13 @@ def _talk(tmp_path: Path, command: list[str], env: dict[str, str]) -> tuple[list
 
 def test_a_header_moves_into_a_variable_and_the_call_works(home: Home, url: str, tmp_path: Path) -> None:
     text = json.dumps(
-        {"mcpServers": {"k": {"type": "http", "url": url, "headers": {"X-Api-Key": SECRET}}}}, indent=2
+        {"mcpServers": {"k": {"type": "http", "url": url, "headers": {"X-Api-Key": VALUE}}}}, indent=2
     )
     path = home.write("project", ".mcp.json", text)
     before = sha(path)
     done = home.run("wrap", "k", "--client", "claude-code", "--deny", "burn", "--yes", "--absolute")
     assert done.returncode == 0, done.stderr
-    assert SECRET not in done.stdout + done.stderr
+    assert VALUE not in done.stdout + done.stderr
     entry = json.loads(path.read_text())["mcpServers"]["k"]
     assert entry["type"] == "stdio"
     assert entry["args"] == [
@@ -111,18 +111,18 @@ def test_a_header_moves_into_a_variable_and_the_call_works(home: Home, url: str,
         "--upstream",
         url,
     ]
-    assert entry["env"] == {"PENSTOCK_HEADER_X_API_KEY": SECRET}
+    assert entry["env"] == {"PENSTOCK_HEADER_X_API_KEY": VALUE}
     names, called, listed = _talk(tmp_path, [entry["command"], *entry["args"]], entry["env"])
     assert names == ["look"]
     assert called["result"]["content"][0]["text"] == "done"
     assert "--header-from" in listed
-    assert SECRET not in listed
+    assert VALUE not in listed
     assert home.run("unwrap", "--undo").returncode == 0
     assert sha(path) == before
 
 
 def test_unwrapping_a_url_without_a_backup_brings_it_back(home: Home, url: str) -> None:
-    entry = {"url": url, "headers": {"X-Api-Key": SECRET}, "note": 1}
+    entry = {"url": url, "headers": {"X-Api-Key": VALUE}, "note": 1}
     home.write("project", ".cursor/mcp.json", json.dumps({"mcpServers": {"k": entry}}))
     assert home.run("wrap", "k", "--client", "cursor", "--deny", "burn", "--yes").returncode == 0
     assert home.run("wrap", "k", "--client", "cursor", "--allow", "look", "--yes").returncode == 0
@@ -145,24 +145,24 @@ def test_toml_goose_and_opencode_urls(home: Home, url: str) -> None:
         "user",
         ".codex/config.toml",
         f'[mcp_servers.k]\nurl = "{url}"  # mine\n\n'
-        f'[mcp_servers.k.http_headers]\nX-Api-Key = "{SECRET}" # s\n',
+        f'[mcp_servers.k.http_headers]\nX-Api-Key = "{VALUE}" # s\n',
     )
     goose = home.write(
         "user",
         ".config/goose/config.yaml",
         f"extensions:\n  k:\n    type: streamable_http\n    uri: {url}\n"
-        f"    headers:\n      X-Api-Key: {SECRET}\n",
+        f"    headers:\n      X-Api-Key: {VALUE}\n",
     )
     opencode = home.write(
         "user",
         ".config/opencode/opencode.json",
-        json.dumps({"mcp": {"k": {"type": "remote", "url": url, "headers": {"X-Api-Key": SECRET}}}}),
+        json.dumps({"mcp": {"k": {"type": "remote", "url": url, "headers": {"X-Api-Key": VALUE}}}}),
     )
     before = [sha(path) for path in (codex, goose, opencode)]
     done = home.run("wrap", "k", "--deny", "burn", "--yes", "--bare")
     assert done.returncode == 0, done.stderr
     words = ["--deny", "burn", "--header-from", "X-Api-Key=PENSTOCK_HEADER_X_API_KEY", "--upstream", url]
-    env = {"PENSTOCK_HEADER_X_API_KEY": SECRET}
+    env = {"PENSTOCK_HEADER_X_API_KEY": VALUE}
     entry = tomllib.loads(codex.read_text())["mcp_servers"]["k"]
     assert entry == {"command": "penstock", "args": words, "env": env}
     assert "# mine" in codex.read_text()
