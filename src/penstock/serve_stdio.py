@@ -19,6 +19,7 @@ from penstock.observers import open_observers
 from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
 from penstock.relay.contracts import UpstreamLink
+from penstock.relay.first_request import FirstRequestLink
 from penstock.relay.session_relay import SessionRelay
 from penstock.relay.upstream_state import State, UpstreamState
 
@@ -63,9 +64,12 @@ class _StdioSession:
         self._upstream = open_upstream(config, warden, is_first=True)
         self._client = StdioClient(fds, self._on_client_end)
         opened = open_gate(config, self._live_rules, observers)
+        link: UpstreamLink = self._upstream
+        if config.era != "same":
+            link = first = FirstRequestLink(self._upstream, config.era == "bridge", config.input_seconds)
         self._relay = SessionRelay(
             self._client,
-            self._maybe_bridged(self._upstream),
+            link,
             opened.gate,
             opened.new_session(),
             tools_seconds=config.tools_seconds,
@@ -74,17 +78,11 @@ class _StdioSession:
             on_fatal=self._end,
             translates=config.era != "same",
         )
+        if config.era != "same":
+            first.on_chosen = self._relay.use
         self._client.hearer = self._relay
         self._client.peer = self._upstream
         self._upstream.peer = self._client
-
-    def _maybe_bridged(self, link: UpstreamLink) -> UpstreamLink:
-        """The link, or one around it that leads modern clients to a legacy upstream."""
-        if self._config.era != "bridge":
-            return link
-        from penstock.relay.adapters.modern_client_link import ModernClientLink
-
-        return ModernClientLink(link, self._config.input_seconds)
 
     async def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from doors import Client, StdioDoor
-from gate import ROOT, Gate, request
+from gate import META, ROOT, Gate, request
 from pairs import Proxy, Upstream
 
 DENY = ("--deny", "^(write|delete)_")
@@ -158,3 +158,26 @@ def test_nothing_is_translated_for_a_modern_client_that_can_fall_back(tmp_path: 
         assert refused["error"] == {"code": -32602, "message": "not before the handshake"}
         names = [tool["name"] for tool in door.ask("tools/list")["result"]["tools"]]
         assert names == ["echo", "read_file"]  # one that does not ask first is led there
+
+
+def test_an_answer_without_a_handshake_does_not_prove_the_newer_era(tmp_path: Path) -> None:
+    """Some legacy servers answer a modern tools/list as if there had been a handshake."""
+    careless = (
+        "import sys, json\n"
+        "for line in sys.stdin:\n"
+        "    said = json.loads(line)\n"
+        "    if 'id' not in said: continue\n"
+        "    method = said['method']\n"
+        "    result = {'tools': [{'name': 'echo', 'inputSchema': {'type': 'object'}}]}\n"
+        "    if method == 'initialize':\n"
+        "        result = {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}}\n"
+        "    answer = {'jsonrpc': '2.0', 'id': said['id'], 'result': result}\n"
+        "    if method == 'server/discover': answer = {'jsonrpc': '2.0', 'id': said['id'],\n"
+        "        'error': {'code': -32601, 'message': 'Method not found'}}\n"
+        "    print(json.dumps(answer), flush=True)\n"
+    )
+    with Gate(tmp_path, *DENY, command=[sys.executable, "-c", careless]) as gate:
+        gate.say(request(b"1", "tools/list", b"{%b}" % META))
+        listed = json.loads(gate.answer(b"1"))["result"]
+        assert listed["resultType"] == "complete"
+        assert [tool["name"] for tool in listed["tools"]] == ["echo"]

@@ -97,6 +97,10 @@ class SessionRelay:
         session.on_idle = self._say_if_idle
         upstream.receiver = self
 
+    def use(self, link: UpstreamLink) -> None:
+        """Speaks with the upstream over `link` from now on."""
+        self._upstream = self._room.upstream = link
+
     @property
     def is_holding(self) -> bool:
         """Whether a message still waits, for the catalog or for the rules."""
@@ -219,8 +223,7 @@ class SessionRelay:
         return True
 
     def _take_response(self, message: Message) -> None:
-        token = message.id_token
-        exchange = self._upstream_requests.close(token) if token is not None else None
+        exchange = None if message.id_token is None else self._upstream_requests.close(message.id_token)
         if exchange is None:
             log.warning("Dropped a response from the client that nobody asked for.")
             self._gate.said("client", "drop", message.raw, _UNASKED, session=self._session)
@@ -343,8 +346,7 @@ class SessionRelay:
         self._client.send(message.raw, None, message)
 
     def _take_upstream_response(self, message: Message) -> None:
-        token = message.id_token
-        exchange = self._requests.close(token) if token is not None else None
+        exchange = None if message.id_token is None else self._requests.close(message.id_token)
         if exchange is None:
             self._take_stray_response(message)
             return
@@ -367,7 +369,7 @@ class SessionRelay:
             from penstock.relay.adapters.era_link import LegacyClientLink
 
             self._requests.open(exchange)
-            self._upstream = self._room.upstream = LegacyClientLink(self._upstream, self, opening, message)
+            self.use(LegacyClientLink(self._upstream, self, opening, message))
             return False
         if self._handshake.take_answer(message) and (self._handshake.is_confirmed or not self._room.is_empty):
             self._want_catalog(None)

@@ -11,7 +11,7 @@ from penstock.relay.adapters.era_link import ProbingLink, names_modern
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.tool_list_pages import own_id, own_request
 from penstock.wire.mcp.eras import maybe_modern_meta
-from penstock.wire.mcp.message import Kind, Message
+from penstock.wire.mcp.message import Message
 
 log = logging.getLogger("penstock")
 
@@ -19,20 +19,19 @@ OWN_INFO = b'{"name":"penstock","version":"%b"}' % __version__.encode()
 
 
 class ModernClientLink(ProbingLink):
-    """Asks the upstream for the modern era before the first modern request; legacy clients pass."""
+    """Asks the upstream for the modern era before the first request of a modern client goes up."""
 
     def __init__(self, inner: UpstreamLink, input_seconds: float) -> None:
         super().__init__(inner)
         self._input_seconds = input_seconds
-        self._is_settled = False
+        self._is_asked = False
 
     def send(self, message: Message) -> None:
-        """The first request tells the client's era."""
-        if not self._is_settled and message.kind is Kind.REQUEST:
-            self._is_settled = True
-            meta = maybe_modern_meta(message.params)
-            if meta is not None:
-                self.ask(own_request(own_id(), "server/discover", object_of({"_meta": meta})))
+        """Asks before the first request is sent."""
+        if not self._is_asked:
+            self._is_asked = True
+            meta = maybe_modern_meta(message.params) or b"{}"
+            self.ask(own_request(own_id(), "server/discover", object_of({"_meta": meta})))
         super().send(message)
 
     def decide(self, answer: Message | None) -> None:
