@@ -14,10 +14,12 @@ from msgspec import Struct
 from penstock.clients.table import Client
 from penstock.clients.wrapped_words import Wrapped, maybe_wrapped
 from penstock.home.own_path import is_in_cache
+from penstock.home.ports import is_taken, maybe_owner
 from penstock.home.programs import maybe_elsewhere, maybe_program, missing_part
 from penstock.home.trial import Trial, TrialFailed
 from penstock.home.url_probe import BLOCKED, MISCONFIGURED, READY, TRANSIENT, probe_url
 from penstock.policy.tools.token_estimate import estimate_tokens
+from penstock.wire.http.url import parse_listen
 from penstock.wire.mcp.replies import one_line
 
 WORDS = {READY: "ready", TRANSIENT: "transient", BLOCKED: "blocked", MISCONFIGURED: "misconfigured"}
@@ -83,7 +85,9 @@ class Examination:
         url = self._subject.url or (self._wrapped.url if self._wrapped is not None else None)
         if url is not None and self.code < MISCONFIGURED:
             self._check_url(url, env)
-        if self.code == READY:
+        self._check_port()
+        serves_http = any(finding.check == "ports" for finding in self.findings)
+        if self.code == READY and not serves_http:
             self._try(list(words) or bridge(url or "", self._subject.headers, env), env)
 
     # --- before it runs ----------------------------------------------------------------------------------
@@ -144,6 +148,18 @@ class Examination:
             self._add("penstock", MISCONFIGURED, f"{program} lies in a cache", "uv tool install penstock")
         else:
             self._add("penstock", READY, f"{program}: {wrapped.shown or 'nothing hidden'}")
+
+    def _check_port(self) -> None:
+        options = self._wrapped.options if self._wrapped is not None else ()
+        if "--listen" not in options[:-1]:
+            return
+        host, port = parse_listen(options[options.index("--listen") + 1])
+        if port and is_taken(host, port):
+            owner = maybe_owner(port)
+            by = f" by {owner}" if owner else ""
+            self._add("ports", TRANSIENT, f"{host}:{port} is taken{by}", "Choose another port")
+        else:
+            self._add("ports", READY, f"{host}:{port} is free; served over HTTP, so not tried further")
 
     def _check_url(self, url: str, env: dict[str, str]) -> None:
         headers = {name: self._expanded(value) for name, value in self._subject.headers.items()}

@@ -187,6 +187,18 @@ def test_an_upstream_on_the_command_line_is_examined_too(home: Home) -> None:
     assert code == 12
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc to say who has the port")
+def test_a_port_that_is_taken_is_told_with_who_has_it(home: Home) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        _write(home, serves=_entry(str(PENSTOCK), "--listen", port, "--deny", "x", "--", *SERVER))
+        code, report = _doctor(home)
+    assert code == 10
+    assert f"127.0.0.1:{port} is taken by " in _texts(report, 10)[0]
+
+
 def test_limits_of_a_client_are_known(home: Home) -> None:
     pages = home.project / "pages"
     names = ["n" * 70, *(f"t{number}" for number in range(90))]
