@@ -271,3 +271,16 @@ def test_wait_itself_neither_cancels_nor_fails() -> None:
     with pytest.raises(NotImplementedError):
         wait.fail("why")
     assert said == []
+
+
+def test_no_principal_can_pass_for_a_session_or_an_address() -> None:
+    sessions = table()
+    known = [find(sessions, session=b"s1"), find(sessions, peer=b"7")]
+    for name in (b"session s1", b"s1", b"peer 7", b"7"):
+        for era in Era:
+            assert find(sessions, era=era, principal=name) not in known
+
+
+def test_a_new_session_has_no_rights_and_any_bytes_may_be_its_id() -> None:
+    session = table().new(b"\xff-1")
+    assert (session.principal, session.mcp_session_id, session.era) == ("", "\ufffd-1", None)
