@@ -101,7 +101,7 @@ class HttpAnswer:
             self.trouble = "Its body is compressed, though that was not allowed"
         elif self.content_type == b"text/event-stream" and status == 200:
             self.is_events = True
-            self._reader = SseReader(limits.MESSAGE_BYTES + limits.EVENT_SLACK_BYTES)
+            self._reader = SseReader(limits.MESSAGE_BYTES + limits.EVENT_SLACK_BYTES, is_raw_wanted=False)
         elif self.content_type == b"application/json":
             self._room = limits.MESSAGE_BYTES
         else:

@@ -479,3 +479,13 @@ def test_a_large_event_takes_its_own_room_and_that_of_its_data(end):
     tracemalloc.stop()
     assert len(found) == 1
     assert peak < 2.3 * len(stream)
+
+
+def test_a_large_event_is_not_kept_as_it_came_where_nobody_wants_it():
+    small, large = b"id: 1\ndata: x\n\n", b"id: 2\ndata: %b\n\n" % (b"x" * 5_000)
+    reader = SseReader(LIMIT, is_raw_wanted=False)
+    first, second = reader.feed(small + large)
+    assert (first.raw, first.data, first.id) == (small, b"x", b"1")
+    assert (second.raw, second.data, second.id) == (b"", b"x" * 5_000, b"2")
+    (odd,) = reader.feed(b"retry: 5\nevent: a\nevent: b\ndata: %b\n\n" % (b"x" * 5_000))
+    assert (odd.raw, odd.event, odd.retry, odd.is_odd) == (b"", "b", 5, True)

@@ -42,7 +42,7 @@ _JOINTS = (b"\n\n", b"\n\r", b"\r\r")
 class SseEvent(Struct, frozen=True, gc=False):
     """One event, comments and blank line included; `data` is None when it has no data field."""
 
-    raw: bytes
+    raw: bytes  # nothing where it is large and the reader was told that nobody wants it
     event: str = "message"
     data: bytes | None = None
     id: bytes | None = None
@@ -66,10 +66,21 @@ class SseReader:
     bytes give the same events however they arrive.
     """
 
-    __slots__ = ("_before", "_block", "_head", "_is_at_start", "_is_cr_open", "_limit", "_size", "_tail")
+    __slots__ = (
+        "_before",
+        "_block",
+        "_head",
+        "_is_at_start",
+        "_is_cr_open",
+        "_is_raw_wanted",
+        "_limit",
+        "_size",
+        "_tail",
+    )
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, is_raw_wanted: bool = True) -> None:
         self._limit = limit
+        self._is_raw_wanted = is_raw_wanted  # whether large events are passed on as they came
         self._before = b"\r\n"  # the two bytes before the next one; a stream opens at the start of a line
         self._block = BytesIO()  # the unfinished event, unless it is over the limit
         self._size = 0
@@ -174,7 +185,10 @@ class SseReader:
             self._block = BytesIO()
             self._size = 0
         is_first, self._is_at_start = self._is_at_start, False
-        return _read_event(raw, is_first)
+        event = _read_event(raw, is_first)
+        if self._is_raw_wanted or len(raw) <= _SMALL_BYTES:
+            return event
+        return SseEvent(b"", event.event, event.data, event.id, event.retry, event.is_odd)
 
 
 def _end_of_blank_line(chunk: bytes, at: int) -> int:
