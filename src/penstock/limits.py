@@ -482,6 +482,9 @@ the oldest is forgotten, and what it brings is blocked where rules look at resul
 SESSION_TASK_BYTES = 1024 * 1024
 """What those requests may take together, but for the last one."""
 
+PYTHON_THREADS = 64
+"""Functions of the user's that run at once, a thread each; one session alone has half of them."""
+
 LONG_MESSAGE = 64 * 1024
 """Bytes from which on rules look at the clock, and let others have a turn between two conditions."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from penstock.errors import ProtocolError
@@ -71,6 +71,12 @@ class DryRunEffects:
 
     def count(self, name: str, value: float) -> None:
         self.told.append(f"add {value:g} to the metric {name}")
+
+    async def in_thread(self, function: Callable[..., Any], *arguments: Any, sender: str = "") -> Any:
+        return function(*arguments)
+
+    def for_threads(self) -> Any:
+        return self
 
     async def within(self, seconds: float, work: Awaitable[T]) -> T:
         return await asyncio.wait_for(work, seconds)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.effects.pause import Pauses
     from penstock.effects.rate_limit import SlidingWindows
     from penstock.effects.script import Scripts
+    from penstock.effects.threads import Threads
     from penstock.effects.webhook import Webhooks
     from penstock.net.warden import Warden
 
@@ -45,6 +46,7 @@ class RealEffects(Effects):
         self._webhooks: Webhooks | None = None
         self._scripts: Scripts | None = None
         self._shadows: Shadows | None = None
+        self._threads: Threads | None = None
         self._is_closed = False
 
     def may_pass(self, key: str, limit: int, window: float) -> bool:
@@ -126,6 +128,21 @@ class RealEffects(Effects):
                 raise EffectFailed("A shadow upstream", "Nobody said how to connect to it")
             self._shadows = Shadows(self._open_link)
         self._shadows.fork(spec, raw)
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any, sender: str = "") -> T:
+        """What a function of the user's gives back, run in a thread."""
+        if self._threads is None:
+            from penstock.effects.threads import Threads
+
+            self._threads = Threads()
+        return await self._threads.run(function, arguments, sender)
+
+    def for_threads(self) -> Effects:
+        """These effects, for code in another thread."""
+        from penstock.effects.threads import OnLoop
+
+        on_loop: Effects = OnLoop(self)
+        return on_loop
 
     async def within(self, seconds: float, work: Awaitable[T]) -> T:
         """What `work` gives; cancelled, with TimeoutError raised, when it takes longer."""

@@ -27,6 +27,7 @@ from penstock.policy.rules.binder import (
 )
 from penstock.policy.rules.cache_action import Cache
 from penstock.policy.rules.effect_actions import Delay, Fork, RunScript, Webhook
+from penstock.policy.rules.effect_contract import ALLOWED, EffectVerdict
 from penstock.policy.rules.json_values import has_names_twice, plain_json, plain_value
 from penstock.policy.rules.message_parts import Place, member_place
 from penstock.policy.rules.paths import CannotSet, Edit, Path
@@ -148,26 +149,34 @@ class Transform(Struct, frozen=True):
     field: Path | None = None
     short: ClassVar[str] = "call"
     words: ClassVar[str] = "let {call} change it"
+    name: ClassVar[str] = "transform"
+    is_waiting: ClassVar[bool] = True  # for a thread: whatever the function does, it stalls nobody
+    is_changing: ClassVar[bool] = True
 
-    def apply(self, scene: RuleRun) -> None:
+    async def ask(self, scene: RuleRun) -> EffectVerdict:
         member = "params" if scene.message.method is not None else "result"
         place = member_place(scene.message, member)
         if place is None:
-            return
+            return ALLOWED
         if self.field is None:
-            spans = [(place.start, place.end)]
+            found = [place.text[place.start : place.end]]
         else:
-            spans = [(s.start, s.end) for s in self.field.find(place.text, place.start, place.end)]
-        edits: list[Edit] = []
-        for start, end in spans:
-            token = place.text[start:end]
-            value = plain_value(token)
-            before = plain_json(value)
-            after = plain_json(self.call.function(value))
-            # The function has seen one of the values of a name that stands twice. The others do not pass.
-            if after != before or (token != before and has_names_twice(token)):
-                edits.append((start, end, after))
-        scene.edit(edits)
+            found = list(dict.fromkeys(self.field.tokens(place.text, place.start, place.end)))
+        made = {token: await self._made_of(token, scene) for token in found}
+        if self.field is None:
+            after = made[found[0]]
+            scene.edit([] if after is None else [(place.start, place.end, after)])
+        else:
+            scene.edit(self.field.edits_to_change(place.text, place.start, place.end, made.get))
+        return ALLOWED
+
+    async def _made_of(self, token: bytes, scene: RuleRun) -> bytes | None:
+        """What the function makes of a value; None when it leaves it as it is."""
+        value = plain_value(token)
+        before = plain_json(value)
+        after = plain_json(await scene.effects.in_thread(self.call.function, value, sender=scene.sender))
+        # The function has seen one of the values of a name that stands twice. The others do not pass.
+        return after if after != before or (token != before and has_names_twice(token)) else None
 
 
 class Log(Struct, frozen=True):
@@ -271,6 +280,11 @@ ACTIONS: dict[str, type[Any]] = {
 def waits(action: Any) -> bool:
     """Whether the action has to be waited for."""
     return bool(getattr(action, "is_waiting", False))
+
+
+def changes(action: Any) -> bool:
+    """Whether the action waits and then changes the message, so that nothing can be asked ahead of it."""
+    return bool(getattr(action, "is_changing", False))
 
 
 def only_tells(action: Any) -> bool:

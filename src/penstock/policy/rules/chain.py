@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from penstock import limits
-from penstock.policy.rules.actions import only_tells, waits
+from penstock.policy.rules.actions import changes, only_tells, waits
 from penstock.policy.rules.cache_action import Cache
 from penstock.policy.rules.custom_interceptors import Custom
 from penstock.policy.rules.effect_actions import Webhook
@@ -142,9 +142,7 @@ class Walk:
             if isinstance(asked, Exception):
                 raise asked
         else:
-            asked = custom.object.review(scene.message, scene.context, scene.effects)
-            if hasattr(asked, "__await__"):
-                asked = await asked
+            asked = await custom.asked(scene)
         if asked is not None and not isinstance(asked, EffectVerdict):
             raise TypeError(f"it gave back a {type(asked).__name__}, not an EffectVerdict")
         return asked
@@ -228,6 +226,8 @@ class Walk:
             if not is_due:
                 continue
             for number, action in enumerate(rule.actions):
+                if changes(action):
+                    break
                 if waits(action) and (rule.id, number) not in self._asked:
                     wanted.append(((rule.id, number), action.ask(scene.seen_by(rule.id))))
                 elif not waits(action) and not only_tells(action):
@@ -241,10 +241,7 @@ class Walk:
         if not self._chain.parallel or len(slow) < 2:
             return
         scene = self._scene
-        wanted = [
-            ((custom.id, number), custom.object.review(scene.message, scene.context, scene.effects))
-            for number, custom in slow
-        ]
+        wanted = [((custom.id, number), custom.asked(scene)) for number, custom in slow]
         await self._ask_all(wanted)
 
     async def _ask_all(self, wanted: list[tuple[tuple[str, int], Any]]) -> None:

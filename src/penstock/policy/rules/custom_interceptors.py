@@ -10,6 +10,7 @@ from penstock.policy.faults import Fault, Place, did_you_mean
 from penstock.policy.rules.binder import READERS, Misread, Reader, Texts, kind_of, read_struct
 from penstock.policy.rules.exchange import Direction
 from penstock.policy.rules.plugins import load
+from penstock.policy.rules.rule_run import RuleRun
 
 _BOTH: tuple[Direction, ...] = ("client", "upstream")
 
@@ -32,6 +33,18 @@ class Custom(Struct, frozen=True):
     senders: tuple[Direction, ...]
     methods: frozenset[str] | None
     waits: bool
+    is_threaded: bool = False  # the user's own, and no coroutine function: it runs where it stalls nobody
+
+    async def asked(self, scene: RuleRun) -> Any:
+        """What it says about the message."""
+        review, message, context, effects = self.object.review, scene.message, scene.context, scene.effects
+        if self.is_threaded:
+            said = await effects.in_thread(
+                review, message, context, effects.for_threads(), sender=scene.sender
+            )
+        else:
+            said = review(message, context, effects)
+        return await said if hasattr(said, "__await__") else said
 
     def words(self) -> str:
         """What it does, for people."""
@@ -83,7 +96,10 @@ def make_custom(
 
     import inspect  # only where a class is named
 
-    return Custom(id, spec.class_, made, tuple(senders), methods, inspect.iscoroutinefunction(review))
+    is_coroutine = inspect.iscoroutinefunction(review)
+    is_threaded = not is_coroutine and cls not in built_in.values()
+    waits = is_coroutine or is_threaded
+    return Custom(id, spec.class_, made, tuple(senders), methods, waits, is_threaded)
 
 
 def _class(name: str, built_in: dict[str, type[Any]]) -> type[Any]:

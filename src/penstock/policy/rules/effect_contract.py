@@ -5,7 +5,7 @@ The policy decides what shall happen and says it in these words; it neither wait
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
@@ -86,6 +86,12 @@ class Effects(Protocol):
 
     def count(self, name: str, value: float) -> None:
         """Adds `value` to the metric `name`."""
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any, sender: str = "") -> T:
+        """What a function of the user's gives back, run where it stalls nobody."""
+
+    def for_threads(self) -> Effects:
+        """The same effects, for code that runs there."""
 
     async def within(self, seconds: float, work: Awaitable[T]) -> T:
         """What `work` gives; cancelled, with TimeoutError raised, when it takes longer."""

@@ -8,7 +8,16 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 
 from penstock import limits
-from penstock.policy.rules.actions import Allow, Block, InjectError, ManyActions, SetResult, only_tells, waits
+from penstock.policy.rules.actions import (
+    Allow,
+    Block,
+    InjectError,
+    ManyActions,
+    SetResult,
+    changes,
+    only_tells,
+    waits,
+)
 from penstock.policy.rules.binder import Json, Misread
 from penstock.policy.rules.conditions import (
     All,
@@ -65,7 +74,7 @@ class Rule(Struct, frozen=True):
     @property
     def is_independent(self) -> bool:
         """Whether it decides nothing by itself, so that others can be asked at the same time."""
-        return all(waits(action) or only_tells(action) for action in self.actions)
+        return all((waits(action) and not changes(action)) or only_tells(action) for action in self.actions)
 
     @property
     def senders(self) -> tuple[Direction, ...]:

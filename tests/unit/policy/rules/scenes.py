@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -110,6 +110,12 @@ class NotedEffects:
 
     def count(self, name: str, value: float) -> None:
         self.metrics[name] = self.metrics.get(name, 0) + value
+
+    async def in_thread(self, function: Callable[..., Any], *arguments: Any, sender: str = "") -> Any:
+        return function(*arguments)
+
+    def for_threads(self) -> Any:
+        return self
 
     async def within(self, seconds: float, work: Awaitable[Any]) -> Any:
         if self.times_out:
