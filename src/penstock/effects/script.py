@@ -21,7 +21,7 @@ from penstock.errors import ConnectFailed, EffectFailed
 from penstock.net.child import Child
 from penstock.net.fd_io import Reader, Writer
 from penstock.net.warden import Warden
-from penstock.policy.rules.effect_contract import EffectVerdict, ScriptSpec
+from penstock.policy.rules.effect_contract import ALLOWED, EffectVerdict, ScriptSpec
 from penstock.wire.mcp.replies import one_line
 
 log = logging.getLogger("penstock")
@@ -76,6 +76,8 @@ class Scripts:
         if status != 0:
             how = f"exited with status {status}" if status > 0 else f"was ended by signal {-status}"
             raise EffectFailed(what, f"It {how}")
+        if not output.strip() and not script.needs_verdict:
+            return ALLOWED
         try:
             return read_verdict(output)
         except NoVerdict as why:

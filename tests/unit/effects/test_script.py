@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock import limits
@@ -111,7 +112,6 @@ def test_words_are_not_read_by_a_shell():
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("exit 0", "empty"),
         ("echo nonsense", "no JSON object"),
         ("""echo '{"decision":"allow"}'; exit 3""", "exited with status 3"),
         ("""echo '{"decision":"allow"}'; kill -9 $$""", "ended by signal 9"),
@@ -121,6 +121,13 @@ def test_words_are_not_read_by_a_shell():
 )
 def test_anything_but_a_verdict_is_a_failure(source, why):
     assert why in why_not(shell(source))
+
+
+def test_a_script_that_says_nothing_is_a_side_effect_unless_a_verdict_is_required():
+    assert decide(shell("exit 0")).decision == "allow"
+    assert decide(shell("echo; exit 0")).decision == "allow"
+    assert "empty" in why_not(msgspec.structs.replace(shell("exit 0"), needs_verdict=True))
+    assert "exited with status 1" in why_not(shell("exit 1"))
 
 
 def test_a_command_that_does_not_exist():

@@ -63,8 +63,8 @@ class Walk:
         self._scene = scene
         self._plan = plan
         self._chain = chain
-        self._failure_blocks = is_reviewed or chain.default_action == "block"
-        self._is_unspoken = chain.default_action == "block" and is_reviewed and is_asking
+        self._failure_blocks = is_reviewed or chain.default_action.log == "block"
+        self._is_unspoken = plan.denies and is_asking
         self.blocked: Blocked | None = None
         self.answer: Blocked | None = None
         self._asked: Asked = {}
@@ -163,7 +163,7 @@ class Walk:
         except Exception as why:
             return self.failed(Unreadable(f"{type(why).__name__}: {why}"))
         scene.held.append(rule.id)
-        if self._chain.parallel and rule.waits:
+        if self._chain.is_parallel and rule.waits:
             await self._ask_ahead(place)
         live_rules: Stop | Allowed | None = None
         for number, action in enumerate(rule.actions):
@@ -238,7 +238,7 @@ class Walk:
 
     async def _ask_generals_ahead(self) -> None:
         slow = [(number, custom) for number, custom in enumerate(self._plan.generals) if custom.waits]
-        if not self._chain.parallel or len(slow) < 2:
+        if not self._chain.is_parallel or len(slow) < 2:
             return
         scene = self._scene
         wanted = [((custom.id, number), custom.asked(scene)) for number, custom in slow]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
@@ -78,13 +78,15 @@ class Webhook(Struct, frozen=True):
 
 
 class RunScript(Struct, frozen=True):
-    """Runs a program with the message on its stdin; what it writes to stdout decides whether it passes."""
+    """Runs a program with the message on its stdin; what it writes to stdout decides whether it passes. One
+    that says nothing is a side effect, unless a verdict is required."""
 
     path: str | None = None
     command: Texts | None = None
     timeout: Seconds = limits.ACTION_SECONDS
     env: Pairs = ()
     cwd: str | None = None
+    verdict: Literal["optional", "required"] = "optional"
     short: ClassVar[str] = "path"
     is_waiting: ClassVar[bool] = True
     name: ClassVar[str] = "run_script"
@@ -103,8 +105,25 @@ class RunScript(Struct, frozen=True):
         return self.command or (self.path or "",)
 
     async def ask(self, scene: RuleRun) -> EffectVerdict:
-        spec = ScriptSpec(self.argv, self.timeout, self.env, self.cwd)
+        spec = ScriptSpec(self.argv, self.timeout, self.env, self.cwd, self.verdict == "required")
         return await scene.effects.run_script(spec, scene.report(), scene.sender)
+
+
+class Shadow(Struct, frozen=True):
+    """A second upstream that gets copies; what it answers is thrown away."""
+
+    url: str | None = None
+    command: Texts | None = None
+    headers: Pairs = ()
+    allow_http: bool = False
+    allow_private: bool = False
+    short: ClassVar[str] = "url"
+
+    def __post_init__(self) -> None:
+        if (self.url is None) == (self.command is None):
+            raise Misread('needs either "url" or "command": the upstream that gets the copy')
+        if self.url is not None:
+            _check_url(self.url, self.allow_http)
 
 
 class Fork(Struct, frozen=True):
@@ -119,15 +138,26 @@ class Fork(Struct, frozen=True):
     short: ClassVar[str] = "url"
 
     def __post_init__(self) -> None:
-        if (self.url is None) == (self.command is None):
+        if self.url is not None and self.command is not None:
             raise Misread('needs either "url" or "command": the upstream that gets the copy')
         if self.url is not None:
             _check_url(self.url, self.allow_http)
         if self.copies > 10:
             raise Misread("copies must be 10 or less")
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether it says where the copy goes; else it goes to the shadow of the configuration."""
+        return self.url is not None or self.command is not None
+
+    def to(self, shadow: Shadow) -> Fork:
+        """The same, with this shadow for its place."""
+        return Fork(
+            shadow.url, shadow.command, self.copies, shadow.headers, shadow.allow_http, shadow.allow_private
+        )
+
     def words(self) -> str:
-        return f"copy it to {self.url or ' '.join(self.command or ())}"
+        return f"copy it to {self.url or ' '.join(self.command or ('the shadow',))}"
 
     def apply(self, scene: RuleRun) -> None:
         if scene.context.direction == "client" and scene.message.kind is not Kind.RESPONSE:

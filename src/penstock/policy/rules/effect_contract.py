@@ -32,6 +32,7 @@ class ScriptSpec(Struct, frozen=True):
     timeout: float = 5.0
     env: tuple[tuple[str, str], ...] = ()
     cwd: str | None = None
+    needs_verdict: bool = False  # else one that says nothing lets the message pass
 
 
 class ForkSpec(Struct, frozen=True):

@@ -28,6 +28,11 @@ def _read_text(value: object, place: Place, faults: list[Fault]) -> str:
     return value
 
 
+def _read_id(value: object, place: Place, faults: list[Fault]) -> str:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number else _read_text(value, place, faults)
+
+
 def _read_texts(value: object, place: Place, faults: list[Fault]) -> tuple[str, ...]:
     return tuple(_each(value, place, faults, _read_text))
 
@@ -153,6 +158,7 @@ READERS |= {
     ),
     "json": Reader(_read_json, {}),
     JsonTemplate: Reader(_read_value, {"description": "any value; its texts may hold ${...}"}),
+    "id": Reader(_read_id, {"type": ["string", "integer"]}),
     "number": Reader(_read_number, {"type": "number"}),
     "count": Reader(_read_count, {"type": "integer", "minimum": 1}),
     "texts": Reader(_read_texts, {"type": "array", "items": _TEXT, "minItems": 1}),

@@ -133,6 +133,7 @@ class Interceptor:
         self.config = config
         self._effects = effects
         self._rules = RuleSet(config.rules)
+        self._frame_rules = RuleSet(config.transport_rules)
         self._patterns = _patterns_by_path(self._rules.rules)
         self._plans: dict[tuple[str | None, Direction], Plan] = {}
         self._spoken_of = _methods_spoken_of(config)
@@ -178,7 +179,7 @@ class Interceptor:
         guards = tuple(
             guard for name, guard in config.guards if name == method and guard.wants(method, direction)
         )
-        rules = self._rules.rules_for(method, direction)
+        rules = self._frame_rules.rules_for(None, direction) + self._rules.rules_for(method, direction)
         generals = tuple(custom for custom in config.generals if custom.wants(method, direction))
         slow = any(rule.waits for rule in rules) or any(custom.waits for custom in guards + generals)
         is_stored = direction == "upstream" and any(
@@ -195,7 +196,8 @@ class Interceptor:
             late = self._plan(tasks.BEGINS, "upstream")
             may_carry = may_carry or late.has_stages
             slow = slow or late.waits
-        denies = config.chain.default_action == "block" and config.classes.class_of(method) == "review"
+        kind = config.classes.class_of(method)
+        denies = kind != "pass" and config.chain.default_action.blocks(kind)
         learns = direction == "upstream" and method == tool_annotations.LIST and self._asks_annotations
         is_empty = not (guards or rules or generals or is_stored or may_carry or denies or learns)
         checks = make_checks(rules, method, config.mode == "transport")

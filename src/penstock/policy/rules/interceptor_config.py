@@ -26,8 +26,8 @@ from penstock.policy.rules.binder import (
 )
 from penstock.policy.rules.conditions import CONDITIONS, flattened
 from penstock.policy.rules.custom_interceptors import Custom, GeneralSpec, make_custom
-from penstock.policy.rules.effect_actions import Delay, RunScript, Webhook
-from penstock.policy.rules.method_classes import MethodClass, MethodClasses
+from penstock.policy.rules.effect_actions import Delay, Fork, RunScript, Shadow, Webhook
+from penstock.policy.rules.method_classes import VITAL, MethodClass, MethodClasses
 from penstock.policy.rules.method_guards import BUILT_IN
 from penstock.policy.rules.path_conditions import PathOutside
 from penstock.policy.rules.resource_uris import Resolver
@@ -38,14 +38,31 @@ from penstock.policy.rules.text_actions import Replace, Truncate
 __all__ = ["Chain", "Fault", "InterceptorConfig", "build", "describe", "json_schema"]
 
 
+class Defaults(Struct, frozen=True):
+    """What becomes of a request that no rule speaks about, or whose rule failed, by its class."""
+
+    review: Literal["allow", "block"] = "allow"
+    log: Literal["allow", "block"] = "allow"
+
+    def blocks(self, kind: str) -> bool:
+        """Whether messages of this class are blocked."""
+        return (self.review if kind == "review" else self.log) == "block"
+
+
 class Chain(Struct, frozen=True):
     """How rules and interceptors run together."""
 
     fail_fast: bool = True  # stop at the first block
     parallel: bool = False  # ask webhooks, scripts and general interceptors side by side
     timeout: Seconds = 5.0  # for all of them together, one message
-    default_action: Literal["allow", "block"] = "allow"
+    default_action: Defaults = Defaults()
     block_code: int = -32001
+    parallel_execution: bool = False  # another spelling of `parallel`
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether what does not depend on each other runs side by side."""
+        return self.parallel or self.parallel_execution
 
 
 class InterceptorConfig(Struct, frozen=True):
@@ -55,6 +72,7 @@ class InterceptorConfig(Struct, frozen=True):
     mode: Literal["mcp", "transport"] = "mcp"
     chain: Chain = Chain()
     rules: tuple[Rule, ...] = ()
+    transport_rules: tuple[Rule, ...] = ()  # which see frames only, and come first
     guards: tuple[tuple[str, Custom], ...] = ()  # method interceptors, by method
     generals: tuple[Custom, ...] = ()
     classes: MethodClasses = MethodClasses()
@@ -68,9 +86,11 @@ class _Section(Struct, frozen=True):
     mode: Literal["mcp", "transport"] = "mcp"
     chain: Chain = Chain()
     rules: Annotated[tuple[Any, ...], "rules"] = ()
+    transport_rules: Annotated[tuple[Any, ...], "rules"] = ()
     method_interceptors: Annotated[tuple[Any, ...], "method_interceptors"] = ()
     interceptors: Annotated[tuple[Any, ...], "interceptors"] = ()
     classes: Annotated[tuple[Any, ...], "classes"] = ()
+    shadow: Shadow | None = None  # where forks go that do not say
 
 
 def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorConfig | None, list[Fault]]:
@@ -99,7 +119,7 @@ def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorCon
     _check_together(section, faults, section.chain.timeout if is_timed else None)
     if faults:
         return None, faults
-    rules = tuple(rule for _, rule in section.rules)
+    rules = tuple(_placed(rule, section.shadow) for _, rule in section.rules)
     for part in flattened(part for rule in rules for part in rule.conditions):
         if isinstance(part, PathOutside):
             part.roots.resolve = resolve
@@ -109,6 +129,7 @@ def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorCon
             section.mode,
             section.chain,
             rules,
+            tuple(_placed(rule, section.shadow) for _, rule in section.transport_rules),
             tuple(guards),
             tuple(generals),
             MethodClasses(section.classes),
@@ -120,31 +141,46 @@ def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorCon
 
 def _check_together(section: _Section, faults: list[Fault], longest: float | None) -> None:
     """What only shows when rules and chain are looked at together; `longest`: the chain's time, if known."""
-    seen: dict[str, int] = {}
-    for index, rule in section.rules:
-        if rule.id in seen:
-            faults.append(
-                Fault(("rules", index, "id"), f'the id "{rule.id}" is taken', f"see rules[{seen[rule.id]}]")
-            )
-        seen.setdefault(rule.id, index)
-        for number, action in enumerate(rule.actions):
-            place: Place = ("rules", index, "actions", number)
-            if longest is not None and _takes_longer(action, longest):
-                limit = spoken_duration(longest)
-                faults.append(
-                    Fault(place, f"waits longer than the chain may take ({limit})", "see chain.timeout")
-                )
-            if section.mode == "transport" and isinstance(action, _NEEDS_MESSAGE):
-                faults.append(Fault(place, "needs mode: mcp; frames are not read in mode: transport"))
-        if section.mode == "transport":
-            for part in flattened(rule.conditions):
-                if type(part) in _MESSAGE_CONDITIONS:
-                    message = f"{_NAMES[type(part)]} needs mode: mcp; frames are not read in mode: transport"
-                    faults.append(Fault(("rules", index, "conditions"), message))
+    seen: dict[str, str] = {}
+    for name, rules in (("rules", section.rules), ("transport_rules", section.transport_rules)):
+        for index, rule in rules:
+            place: Place = (name, index)
+            if rule.id in seen:
+                faults.append(Fault((*place, "id"), f'the id "{rule.id}" is taken', f"see {seen[rule.id]}"))
+            seen.setdefault(rule.id, f"{name}[{index}]")
+            for number, action in enumerate(rule.actions):
+                if longest is not None and _takes_longer(action, longest):
+                    why = f"waits longer than the chain may take ({spoken_duration(longest)})"
+                    faults.append(Fault((*place, "actions", number), why, "see chain.timeout"))
+                if isinstance(action, Fork) and not action.is_placed and section.shadow is None:
+                    why = 'needs "url" or "command", or a "shadow" beside the rules'
+                    faults.append(Fault((*place, "actions", number), why))
+            if section.mode == "transport" or name == "transport_rules":
+                _check_frames_only(rule, place, faults)
     if section.mode == "transport" and section.method_interceptors:
         faults.append(
             Fault(("method_interceptors",), "need mode: mcp; the method is not known in mode: transport")
         )
+
+
+def _placed(rule: Rule, shadow: Shadow | None) -> Rule:
+    """The rule, with a place for every copy that it makes."""
+    if shadow is None or all(not isinstance(one, Fork) or one.is_placed for one in rule.actions):
+        return rule
+    actions = (one.to(shadow) if isinstance(one, Fork) and not one.is_placed else one for one in rule.actions)
+    return msgspec.structs.replace(rule, actions=tuple(actions))
+
+
+def _check_frames_only(rule: Rule, place: Place, faults: list[Fault]) -> None:
+    """A rule about frames neither asks what a message means nor changes it."""
+    for number, action in enumerate(rule.actions):
+        if isinstance(action, _NEEDS_MESSAGE):
+            why = "needs mode: mcp; frames are not read in mode: transport"
+            faults.append(Fault((*place, "actions", number), why))
+    for part in flattened(rule.conditions):
+        if type(part) in _MESSAGE_CONDITIONS:
+            why = f"{_NAMES[type(part)]} needs mode: mcp; frames are not read in mode: transport"
+            faults.append(Fault((*place, "conditions"), why))
 
 
 def _takes_longer(action: Any, longest: float) -> bool:
@@ -161,7 +197,7 @@ _NAMES = {cls: name for name, cls in CONDITIONS.items()}
 _MESSAGE_CONDITIONS = frozenset(
     cls
     for name, cls in CONDITIONS.items()
-    if name.startswith(("method_", "tool", "param_", "path_", "result_", "error_", "text_"))
+    if name.startswith(("method_", "tool", "param_", "path_", "result_", "error_"))
 )
 
 
@@ -176,24 +212,27 @@ def describe(config: InterceptorConfig) -> list[str]:
     for method, guard in config.guards:
         lines.append(f"First, for {method}: {guard.words()}.")
     rules = RuleSet(config.rules).rules
-    for number, rule in enumerate(rules, 1):
-        lines.append(f"{number}. {_described(rule)}")
+    frames = RuleSet(config.transport_rules).rules
+    for number, rule in enumerate(frames + rules, 1):
+        lines.append(f"{number}. {'(frames) ' if number <= len(frames) else ''}{_described(rule)}")
     for rule in config.rules:
         if not rule.enabled:
             lines.append(f"-. {rule.id}: switched off")
     for custom in config.generals:
         lines.append(f"Last: {custom.words()}.")
-    if not (rules or config.guards or config.generals):
+    if not (rules or frames or config.guards or config.generals):
         lines.append("There are no rules: everything passes.")
         return lines
     heard = "the first block ends it" if chain.fail_fast else "all are heard, and any block wins"
-    side = ", those that wait side by side" if chain.parallel else ""
+    side = ", those that wait side by side" if chain.is_parallel else ""
     lines.append(f"In this order{side}; {heard}. All within {spoken_duration(chain.timeout)} a message.")
     lines.append(
-        f"If a rule fails or takes too long: block what is reviewed, {chain.default_action} the rest."
+        f"If a rule fails or takes too long: block what is reviewed, {chain.default_action.log} the rest."
     )
-    if chain.default_action == "block":
-        lines.append("A reviewed request that no rule speaks about is blocked.")
+    blocked = [kind for kind in ("review", "log") if chain.default_action.blocks(kind)]
+    if blocked:
+        what = "A request" if len(blocked) == 2 else f"A request of the class {blocked[0]}"
+        lines.append(f"{what} that no rule speaks about is blocked, but for {', '.join(sorted(VITAL))}.")
     return lines
 
 
@@ -278,6 +317,18 @@ def _read_classes(value: object, place: Place, faults: list[Fault]) -> tuple[tup
     return tuple(sorted(out, key=lambda pair: (pair[0].endswith("*"), -len(pair[0]))))
 
 
+def _read_defaults(value: object, place: Place, faults: list[Fault]) -> Defaults:
+    if isinstance(value, Mapping):
+        found = read_struct(Defaults, value, place, faults)
+        return found if isinstance(found, Defaults) else Defaults()
+    word = reader_of(Literal["allow", "block"]).read(value, place, faults)
+    return Defaults(word, word)
+
+
+READERS[Shadow] = Reader(
+    lambda value, place, faults: read_struct(Shadow, value, place, faults), struct_schema(Shadow)
+)
+READERS[Defaults] = Reader(_read_defaults, {"anyOf": [{"enum": ["allow", "block"]}, struct_schema(Defaults)]})
 _GENERAL = struct_schema(GeneralSpec)
 READERS[Chain] = Reader(
     lambda value, place, faults: read_struct(Chain, value, place, faults), struct_schema(Chain)

@@ -19,7 +19,10 @@ from penstock.wire.mcp.message import Kind, Message
 MethodClass = Literal["pass", "log", "review"]
 
 REVIEWED = frozenset({"tools/call", "resources/read", "sampling/createMessage"})
-_PASSED = frozenset({"initialize", "ping"})
+VITAL = frozenset({"initialize", "ping", "server/discover", "notifications/*"})
+"""What a session cannot live without: `default_action` never blocks it."""
+
+_PASSED = frozenset({"initialize", "ping", "server/discover"})
 
 
 class MethodClasses(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Struct
 
@@ -42,7 +42,7 @@ _OF_RESPONSES = tuple(RESPONSE_CONDITIONS.values())
 class Rule(Struct, frozen=True):
     """Conditions that must all hold, and actions that are then all done, in order."""
 
-    id: str
+    id: Annotated[str, "id"]
     actions: ManyActions
     conditions: ManyConditions = ()
     name: str = ""

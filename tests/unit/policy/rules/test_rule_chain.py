@@ -28,6 +28,7 @@ from scenes import (
 
 from penstock import limits
 from penstock.policy.rules.interceptor import ALLOWED, EffectVerdict
+from penstock.policy.rules.interceptor_config import build
 from penstock.policy.verdict import FORWARD
 
 CALL = request("tools/call", {"name": "t", "arguments": {"a": 1}})
@@ -260,14 +261,66 @@ def test_a_crowd_opens_nothing_in_a_method_that_is_not_reviewed(made: Any) -> No
 # --- default_action -----------------------------------------------------------------------------------
 
 
-def test_default_action_block_stops_reviewed_requests_that_no_rule_speaks_about() -> None:
+def test_default_action_block_stops_what_no_rule_speaks_about_whatever_its_method() -> None:
     only_read = _named("read", "allow", when=[{"param_equals": {"field": "name", "value": "read"}}])
     box = interceptor(only_read, chain={"default_action": "block"})
     assert isinstance(send(box, request("tools/call", {"name": "read"})).verdict, Pass)
+    for message in (CALL, OTHER, request("tools/list"), request("vendor/thing")):
+        assert error_of(send(box, message))["data"]["rule"] == "default_action"
+    assert isinstance(answer(box, response({}), CALL).verdict, Pass)
+    for vital in (request("ping"), request("initialize"), request("server/discover")):
+        assert isinstance(send(box, vital).verdict, Pass)
+    news = client(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    assert isinstance(send(box, news).verdict, Pass)
+
+
+def test_default_action_can_be_told_by_class() -> None:
+    box = interceptor(chain={"default_action": {"review": "block", "log": "allow"}})
     assert error_of(send(box, CALL))["data"]["rule"] == "default_action"
     assert isinstance(send(box, OTHER).verdict, Pass)
-    assert isinstance(answer(box, response({}), CALL).verdict, Pass)
-    assert isinstance(send(box, request("ping")).verdict, Pass)
+    box = interceptor(chain={"default_action": {"log": "block"}})
+    assert isinstance(send(box, CALL).verdict, Pass)
+    assert error_of(send(box, OTHER))["data"]["rule"] == "default_action"
+    _, faults = build({"chain": {"default_action": {"reviewed": "block"}}})
+    assert "reviewed" in str(faults[0])
+
+
+def test_transport_rules_see_frames_and_stand_beside_the_others() -> None:
+    frames = [{"id": "f", "conditions": [{"text_matches": "forbidden"}], "actions": [{"block": "bytes"}]}]
+    box = interceptor(
+        rule({"block": "method"}, when=[{"method_equals": "prompts/get"}]), transport_rules=frames
+    )
+    assert send(box, OTHER).reason == "method"
+    assert send(box, request("v/any", {"a": ["forbidden"]})).reason == "bytes"
+    assert isinstance(send(box, request("v/any", {"a": ["fine"]})).verdict, Pass)
+    for condition in ({"method_equals": "x"}, {"param_exists": "a"}, {"tool": "t"}):
+        _, faults = build({"transport_rules": [rule({"block": "x"}, when=[condition])]})
+        assert "frames are not read" in str(faults[0])
+    _, faults = build({"transport_rules": [rule({"set_param": {"field": "a", "value": 1}})]})
+    assert "frames are not read" in str(faults[0])
+    _, faults = build({"rules": [rule({"block": "x"})], "transport_rules": [rule({"block": "x"})]})
+    assert str(faults[0]) == 'transport_rules[0].id: the id "r" is taken; see rules[0]'
+
+
+def test_an_id_may_be_a_number_or_a_uuid() -> None:
+    for id, shown in ((7, "7"), ("0b0e7e6c-7a51-4f0e-9f57-0a5fd0c2a7de",) * 2):
+        assert send(interceptor(rule({"block": "x"}, id=id)), CALL).blocked_by == shown
+    for bad in (True, 1.5, [], ""):
+        _, faults = build({"rules": [rule({"block": "x"}, id=bad)]})
+        assert faults
+
+
+def test_a_fork_without_a_place_goes_to_the_configured_shadow() -> None:
+    effects = NotedEffects()
+    shadow = {"url": "https://shadow.example/mcp", "headers": {"A": "b"}}
+    box = interceptor(rule({"fork": {"copies": 2}}), effects=effects, shadow=shadow)
+    assert isinstance(send(box, CALL).verdict, Pass)
+    _, spec, raw = effects.notes[0]
+    assert (spec.url, spec.copies, spec.headers, raw) == (shadow["url"], 2, (("A", "b"),), CALL.raw)
+    _, faults = build({"rules": [rule({"fork": {"copies": 2}})]})
+    assert str(faults[0]).endswith('needs "url" or "command", or a "shadow" beside the rules')
+    _, faults = build({"shadow": {"copies": 2}})
+    assert faults
 
 
 def test_a_rule_that_only_some_readers_see_hold_speaks_for_nobody() -> None:

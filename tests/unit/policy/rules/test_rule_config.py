@@ -71,7 +71,7 @@ BAD: list[tuple[Any, tuple[Any, ...], str, str]] = [
     ({"chain": {"fail_fast": "yes"}}, ("chain", "fail_fast"), "must be true or false", ""),
     ({"rules": {"id": 1}}, ("rules",), "must be a list", ""),
     ({"rules": [{"actions": ["allow"]}]}, ("rules", 0), '"id" is missing', ""),
-    ({"rules": [{"id": 5, "actions": ["allow"]}]}, ("rules", 0, "id"), "must be text", "quotes"),
+    ({"rules": [{"id": 5.5, "actions": ["allow"]}]}, ("rules", 0, "id"), "must be text", "quotes"),
     ({"rules": [{"id": "r", "actions": []}]}, ("rules", 0), "no actions", ""),
     ({"rules": [rule("alow")]}, A0, "must be one action", 'did you mean "allow"?'),
     ({"rules": [rule({"blok": "x"})]}, A0, 'unknown action "blok"', 'mean "block"?'),
@@ -119,7 +119,8 @@ BAD: list[tuple[Any, tuple[Any, ...], str, str]] = [
     ({"rules": [rule({"webhook": "http://a.b/"})]}, (*A0, "webhook"), "not encrypted", "allow_http"),
     ({"rules": [rule({"webhook": "ftp://a.b/"})]}, (*A0, "webhook"), "Invalid URL", "http"),
     ({"rules": [rule({"run_script": {"timeout": "1s"}})]}, (*A0, "run_script"), "needs either", ""),
-    ({"rules": [rule({"fork": {}})]}, (*A0, "fork"), "needs either", ""),
+    ({"rules": [rule({"fork": {}})]}, A0, "or a \"shadow\" beside the rules", ""),
+    ({"shadow": {}}, ("shadow",), "needs either", ""),
     ({"rules": [rule({"metric": "a b"})]}, (*A0, "metric"), "invalid metric", "letters"),
     ({"rules": [rule({"set_state": {"key": "a"}})]}, (*A0, "set_state"), "needs either", ""),
     ({"rules": [rule({"transform": "no.such:f"})]}, (*A0, "transform"), "cannot load", "No module"),
@@ -234,7 +235,8 @@ def test_the_schema_knows_every_condition_and_action() -> None:
     assert set(schema["$defs"]["action"]["anyOf"][1]["properties"]) == set(ACTIONS)
     assert schema["additionalProperties"] is False
     assert set(schema["properties"]) == {
-        "enabled", "mode", "chain", "rules", "method_interceptors", "interceptors", "classes",
+        "enabled", "mode", "chain", "rules", "transport_rules", "method_interceptors", "interceptors",
+        "classes", "shadow",
     }  # fmt: skip
 
 
