@@ -77,7 +77,9 @@ class Endpoint:
             say_catalog,
             self._opened.new_session,
             config.era != "same",
+            config.refreshes_tools,
         )
+        self._catalogs.is_refreshed = config.refreshes_tools
         self._shared_link = SharedLink(
             self._open_shared,
             self._opened.gate,
@@ -231,6 +233,11 @@ class Endpoint:
             config.tools_seconds,
             upstream.passes_cookies,
         )
+        self._passthrough.refreshes = config.refreshes_tools
+        if config.call_seconds is not None:
+            from penstock.downstream.call_timer import CallTimer
+
+            self._passthrough.under_way = CallTimer(config.call_seconds)
         if self._is_legacy_only:
             return _by_era(self._passthrough.handle, modern.handle)
         if self._is_modern_only and config.era != "same":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from penstock import limits
 from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream, UrlUpstream
@@ -50,6 +50,15 @@ def open_upstream(
     With `restarts`, one that is lost is looked for or started again, where that was asked for.
     Of the first one people hear what it said last when it is lost: that costs a descriptor.
     """
+    link = _open_link(config, warden, is_first, restarts)
+    if config.call_seconds is None:
+        return link
+    from penstock.upstream.timed import TimedLink
+
+    return cast(Upstream, TimedLink(link, config.call_seconds))
+
+
+def _open_link(config: ProxyConfig, warden: Warden, is_first: bool, restarts: bool) -> Upstream:
     upstream = config.upstream
     if isinstance(upstream, CommandUpstream):
         return _open_command(config, upstream, warden, is_first, restarts and upstream.reconnect)

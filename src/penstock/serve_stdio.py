@@ -77,6 +77,7 @@ class _StdioSession:
             on_catalog=say_catalog,
             on_fatal=self._end,
             translates=config.era != "same",
+            refreshes=config.refreshes_tools,
         )
         if config.era != "same":
             first.on_chosen = self._relay.use

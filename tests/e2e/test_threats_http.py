@@ -382,7 +382,7 @@ def test_93_97_a_changed_list_changes_nothing(halls: Halls):
         before = door.ask("tools/list")["result"]
         door.order(
             "retool",
-            raw='{"tools":[{"name":"echo","description":"obey","inputSchema":{}},{"name":"new","inputSchema":{}}]}',
+            raw='{"tools":[{"name":"echo","description":"obey","inputSchema":{"type":"object"}},{"name":"new","inputSchema":{"type":"object"}}]}',
         )
         assert door.ask("tools/list")["result"] == before
         assert door.call("new")["error"] == {"code": -32601, "message": "Tool not found: new"}
@@ -405,7 +405,7 @@ def test_95_96_odd_names_in_a_list(tmp_path: Path, upstream: str):
         b'{"name":"%b","inputSchema":{"$ref":"http://127.0.0.1:9/x"}}' % name for name in names
     )
     pages = tmp_path / "pages"
-    pages.write_bytes(b'{"tools":[%b,{"name":"no-schema"},7,{"inputSchema":{}}]}\n' % entries)
+    pages.write_bytes(b'{"tools":[%b,{"name":"no-schema"},7,{"inputSchema":{"type":"object"}}]}\n' % entries)
     with contextlib.ExitStack() as stack:
         there = stack.enter_context(Upstream(upstream, tmp_path, "--pages", str(pages)))
         proxy = stack.enter_context(Proxy(tmp_path, there.words(), "--deny", DENY))

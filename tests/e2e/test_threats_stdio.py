@@ -131,7 +131,7 @@ def test_39_tools_that_appear_later_are_neither_listed_nor_callable(tmp_path: Pa
     with Gate(tmp_path, *DENY) as gate:
         gate.handshake()
         before = gate.ask("tools/list")["result"]
-        new = '{"tools":[{"name":"echo","inputSchema":{}},{"name":"fresh","inputSchema":{}},{"name":"write_file","inputSchema":{}}]}'
+        new = '{"tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"fresh","inputSchema":{"type":"object"}},{"name":"write_file","inputSchema":{"type":"object"}}]}'
         gate.order("retool", raw=new)
         assert gate.ask("tools/list")["result"] == before
         reached, told = _fire(gate, call("fresh", b'"t"'))
@@ -143,7 +143,9 @@ def test_97_a_description_changed_after_the_start_is_not_shown(tmp_path: Path) -
     with Gate(tmp_path, *DENY) as gate:
         gate.handshake()
         before = gate.ask("tools/list")["result"]
-        gate.order("retool", raw='{"tools":[{"name":"echo","description":"evil","inputSchema":{}}]}')
+        gate.order(
+            "retool", raw='{"tools":[{"name":"echo","description":"evil","inputSchema":{"type":"object"}}]}'
+        )
         assert gate.ask("tools/list")["result"] == before
 
 
@@ -220,8 +222,9 @@ def test_104_an_answer_that_is_too_large_becomes_an_error(live: Live, size: int,
 def test_95_escaped_and_decomposed_names_are_filtered(tmp_path: Path) -> None:
     accented = unicodedata.normalize("NFD", "supprimé").encode()
     pages = [
-        b'{"tools":[{"name":"\\u0077rite_file","inputSchema":{}},{"n\\u0061me":"delete\\u005ffile","inputSchema":{}},'
-        b'{"name":"%b","inputSchema":{}},{"name":"echo","inputSchema":{}}]}' % accented
+        b'{"tools":[{"name":"\\u0077rite_file","inputSchema":{"type":"object"}},{"n\\u0061me":"delete\\u005ffile","inputSchema":{"type":"object"}},'
+        b'{"name":"%b","inputSchema":{"type":"object"}},{"name":"echo","inputSchema":{"type":"object"}}]}'
+        % accented
     ]
     with Gate(tmp_path, *DENY, "--deny", unicodedata.normalize("NFC", "^supprimé$"), pages=pages) as gate:
         gate.handshake()
@@ -232,12 +235,12 @@ def test_95_escaped_and_decomposed_names_are_filtered(tmp_path: Path) -> None:
 
 def test_96_double_and_unspeakable_names_are_left_out_aloud(tmp_path: Path) -> None:
     tools = [
-        b'{"name":"echo","description":"first","inputSchema":{}}',
-        b'{"name":"echo","description":"second","inputSchema":{}}',
-        b'{"name":"a b","inputSchema":{}}',
-        b'{"name":"a\\u001b[31m","inputSchema":{}}',
-        b'{"name":"' + b"x" * 1_000_000 + b'","inputSchema":{}}',
-        b'{"name":"","inputSchema":{}}',
+        b'{"name":"echo","description":"first","inputSchema":{"type":"object"}}',
+        b'{"name":"echo","description":"second","inputSchema":{"type":"object"}}',
+        b'{"name":"a b","inputSchema":{"type":"object"}}',
+        b'{"name":"a\\u001b[31m","inputSchema":{"type":"object"}}',
+        b'{"name":"' + b"x" * 1_000_000 + b'","inputSchema":{"type":"object"}}',
+        b'{"name":"","inputSchema":{"type":"object"}}',
     ]
     with Gate(tmp_path, *DENY, pages=[b'{"tools":[' + b",".join(tools) + b"]}"]) as gate:
         gate.handshake()

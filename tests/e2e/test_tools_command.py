@@ -59,7 +59,7 @@ def test_names_are_for_scripts() -> None:
 def test_all_pages_are_shown(tmp_path: Path) -> None:
     pages = tmp_path / "pages"
     pages.write_text(
-        '{"tools":[{"name":"a","inputSchema":{}}],"nextCursor":""}\n{"tools":[{"name":"b","inputSchema":{}}]}\n'
+        '{"tools":[{"name":"a","inputSchema":{"type":"object"}}],"nextCursor":""}\n{"tools":[{"name":"b","inputSchema":{"type":"object"}}]}\n'
     )
     assert _run("tools", "--format", "names", "--", *SERVER, "--pages", str(pages)).stdout == "a\nb\n"
 

@@ -54,7 +54,7 @@ REPLIES = [
 ]
 FROM_UPSTREAM = [
     b'{"jsonrpc":"2.0","id":"s\\u0031","method":"sampling/createMessage","params":{ "maxTokens":1.0,'
-    b'"tools":[{"name":"write_file","inputSchema":{}}]}}',
+    b'"tools":[{"name":"write_file","inputSchema":{"type":"object"}}]}}',
     b'{"jsonrpc":"2.0","id":7.0,"method":"elicitation/create","params":{"message":"\\u65e5"}}',
     b'{"id":' + b"8" * 40 + b',"jsonrpc":"2.0","method":"roots/list"}',
     b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info" , "data":1e400}}',

@@ -393,7 +393,7 @@ def test_hidden_names_are_in_nothing_that_a_client_hears(
     client: str, upstream: str, era: str, connect: Connect
 ):
     door = connect(client, upstream, era)
-    listing = b'{"tools":[{"name":"delete_file","inputSchema":{}}]}'
+    listing = b'{"tools":[{"name":"delete_file","inputSchema":{"type":"object"}}]}'
     for raw in (
         b'{"jsonrpc":"2.0","method":"notifications/tools","params":%b}' % listing,
         b'{"jsonrpc":"2.0","id":4711,"result":%b}' % listing,

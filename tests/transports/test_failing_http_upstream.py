@@ -447,7 +447,7 @@ def test_a_list_for_one_clients_credentials_must_come_in_time_too(tmp_path: Path
         elif how != "silence":
             line.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
             if how == "events that go on after the list":
-                tools = b'{"tools":[{"name":"echo","inputSchema":{}}]}'
+                tools = b'{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}'
                 line.send(b"data: %b\n\n" % request.result(tools))
             try:
                 while not ended.wait(0.05):

@@ -34,7 +34,7 @@ from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
-from penstock.relay.catalogs import Catalogs
+from penstock.relay.catalogs import Catalogs, say_frozen
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import encode_event
@@ -91,6 +91,7 @@ class Passthrough:
         self._catalogs = catalogs
         self._on_catalog = on_catalog
         self.has_sessions = has_sessions
+        self.refreshes = False  # tool lists follow the upstream's
         self.under_way: set[PassthroughResponse] = set()
         self.unheard: dict[PassthroughResponse, None] = {}  # whose clients are gone, oldest first
 
@@ -252,6 +253,30 @@ class Passthrough:
             lambda waiter: self._catalogs.withdraw(key, waiter),
             then,
         )
+
+    def is_change_told(self, response: PassthroughResponse, event: bytes) -> bool:
+        """Whether a client hears at once that the tool list has changed; else it does when its own has."""
+        key = response.head.key
+        old = self._catalogs.maybe_known(key)
+        if not self.gate.is_filtering or old is None:
+            return True
+        if not self.refreshes:
+            say_frozen()
+            return True
+
+        def compare(found: ToolCatalog | UpstreamError) -> None:
+            is_changed = isinstance(found, ToolCatalog) and found.result != old.result
+            response.emit_late(event if is_changed else None)
+
+        start = None
+        if self._catalogs.is_by_principal or response.era is Era.LEGACY:  # in the session that heard of it
+            fetch = CatalogFetch(
+                self.client, self.gate, key, self._catalogs, self._on_catalog, self._tools_seconds
+            )
+            start = partial(fetch.start, response.upstream_headers, None, response.era)
+        response.hold_back()
+        self._catalogs.refresh(key, compare, start)
+        return False
 
     def _is_answerable(self, message: Message, head: PassthroughHead) -> bool:
         """Whether we may answer a modern request ourselves; then the server's duty to check is ours."""

@@ -29,6 +29,7 @@ class PassthroughHead(McpHead, kw_only=True):
     headers: Headers  # for the upstream
     start: bytes  # the same as bytes, for the endpoint
     key: CatalogKey  # whose tools its sender may call
+    origin: bytes  # ours, as the client writes it
     _rights: bytes | None = None
 
     @property
@@ -72,6 +73,7 @@ class HeadReader:
             headers=headers,
             start=self._client.prepare(request.method, self._client.url.target, headers),
             key=self._catalogs.key(head.era, headers),
+            origin=b"http://" + (request.header(b"host") or b"localhost"),
         )
 
 

@@ -15,6 +15,7 @@ from penstock.downstream.answer_bodies import (
     maybe_answered,
     parts_of,
 )
+from penstock.downstream.oauth_metadata import own_challenge, own_resource
 from penstock.downstream.passthrough_head import AnswerHead, PassthroughHead, read_answer_head
 from penstock.downstream.passthrough_verdicts import judge
 from penstock.downstream.replies import send_json
@@ -23,6 +24,7 @@ from penstock.net.http_exchange import Reply
 from penstock.net.upstream_connection import Ticket
 from penstock.policy.exchange import Exchange
 from penstock.policy.verdict import Why
+from penstock.relay.catalogs import LIST_CHANGED
 from penstock.wire.http.byte_buffer import ByteBuffer
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import Oversize, SseEvent, SseReader, encode_event, plainly
@@ -79,10 +81,11 @@ class PassthroughResponse:
         self.exchange = exchange
         self._reply = reply
         self.message = message
-        self._era = head.era
+        self.era = head.era
         self.session = head.session
         self.version = head.version
         self.upstream_headers = head.headers
+        self.head = head
         self._headers: Headers = []
         if message is not None:
             token = message.id_token
@@ -114,8 +117,10 @@ class PassthroughResponse:
         is_unsure = self.passthrough.has_sessions is None
         if known.session is not None or status != 200 or self.method == b"DELETE" or is_unsure:
             self._note_session(status, known.session)
+            if status in (401, 403):
+                self._headers = own_challenge(known.headers, self.head.origin, self.passthrough.client.url)
         is_stream = known.is_stream
-        if self._era is Era.LEGACY and self.message is not None and status == 200:
+        if self.era is Era.LEGACY and self.message is not None and status == 200:
             self.passthrough.answers_with_events = is_stream
         if is_stream and 200 <= status < 300 and self.on_success is None:
             self._reader = SseReader(limits.MESSAGE_BYTES + 64 * 1024)
@@ -159,6 +164,8 @@ class PassthroughResponse:
             return
         body = self._body if self._pieces is None else self._pieces.take()
         self._body = b""  # a large body should be there once
+        if not self.is_endpoint:
+            body = own_resource(body, self.head.origin)
         if self.on_success is not None and 200 <= self.status < 300:
             self._end()
             if self.session is not None:
@@ -256,7 +263,7 @@ class PassthroughResponse:
     def _on_gone(self) -> None:
         if self._is_over:
             return
-        if self._era is Era.MODERN or self.method == b"GET":
+        if self.era is Era.MODERN or self.method == b"GET":
             # Modern: this is how a client cancels. A stream that nobody hears serves nobody.
             self._end()
             if self.ticket is not None:
@@ -330,6 +337,9 @@ class PassthroughResponse:
             self._skipped(event.data, message)
             self._emit(self._stand_in(maybe_answered(event.data), event.id))
             return
+        is_change = isinstance(message, Message) and message.method == LIST_CHANGED
+        if is_change and not self.passthrough.is_change_told(self, event.raw):
+            return
         self._undecided += 1
         judge(self, message, event.data, lambda passed: self._pass_decided(passed, event))
 
@@ -338,6 +348,17 @@ class PassthroughResponse:
         if passed is not None:
             is_same = passed == event.data
             self._emit(event.raw if is_same else encode_event(passed, "message", event.id, event.retry))
+        self._finish_stream()
+
+    def hold_back(self) -> None:
+        """An event waits; the stream does not end before it was decided about."""
+        self._undecided += 1
+
+    def emit_late(self, raw: bytes | None) -> None:
+        """Passes on the event that was held back, if there is one and somebody still listens."""
+        self._undecided -= 1
+        if raw is not None and not self._is_over:
+            self._emit(raw)
         self._finish_stream()
 
     def _emit(self, raw: bytes) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from penstock import limits
 from penstock.errors import UpstreamError
-from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.catalog import ToolCatalog, frozen_to
 from penstock.wire.http.http1 import Headers
 from penstock.wire.mcp.eras import Era, maybe_modern_meta
 from penstock.wire.mcp.message import Kind, Message
@@ -20,6 +20,21 @@ log = logging.getLogger("penstock")
 
 Learn = Callable[[Era], Awaitable[ToolCatalog]]
 Waiter = Callable[[ToolCatalog | UpstreamError], None]
+
+
+LIST_CHANGED = "notifications/tools/list_changed"
+_FROZEN = (
+    "The upstream's tool list has changed. Clients keep the list they had, and new tools stay hidden until a "
+    "restart; --refresh-tools (tools.refresh: on-change) follows such changes."
+)
+_told: set[str] = set()
+
+
+def say_frozen() -> None:
+    """Tells people, once, that new tools stay hidden, and which option shows them."""
+    if _FROZEN not in _told:
+        _told.add(_FROZEN)
+        log.warning("%s", _FROZEN)
 
 
 class CatalogKey(Struct, frozen=True):
@@ -88,6 +103,7 @@ class Catalogs:
         """`learn` asks in our own name; with `is_by_principal` only a client's own credentials will do."""
         self._learn = learn
         self.is_by_principal = is_by_principal
+        self.is_refreshed = False  # the lists follow the upstream's
         self._known: OrderedDict[CatalogKey, ToolCatalog] = OrderedDict()
         self._waiting: dict[CatalogKey, list[Waiter]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,12 +124,24 @@ class Catalogs:
         """The catalog, if it is already there."""
         return self._known.get(key)
 
-    def put(self, key: CatalogKey, catalog: ToolCatalog) -> None:
-        """Keeps a catalog; it does not change any more, but may be forgotten when there are too many."""
+    def put(self, key: CatalogKey, catalog: ToolCatalog) -> ToolCatalog:
+        """Keeps a catalog, and gives back what is kept: of a second era, what was there in the first.
+
+        It does not change any more, but may be forgotten when there are too many.
+        """
+        other = CatalogKey(Era.LEGACY if key.era is Era.MODERN else Era.MODERN, key.principal)
+        first = self._known.get(other)
+        if first is not None and not self.is_refreshed:
+            catalog = frozen_to(catalog, first)
         self._known[key] = catalog
         while len(self._known) > limits.CATALOGS:
             self._known.popitem(last=False)
         self._release(key, catalog)
+        return catalog
+
+    def refresh(self, key: CatalogKey, waiter: Waiter, fetch: Callable[[], None] | None = None) -> None:
+        """Learns a catalog anew, though it is known; until then the old one counts."""
+        self.wait(key, waiter, fetch)
 
     def wait(self, key: CatalogKey, waiter: Waiter, fetch: Callable[[], None] | None = None) -> None:
         """Calls `waiter` when the catalog is there or cannot be had. `fetch` starts the first attempt when

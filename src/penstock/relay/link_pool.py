@@ -29,6 +29,7 @@ class LinkPool:
         on_catalog: Callable[[ToolCatalog], None],
         new_session: Callable[[bytes], Session],
         translates: bool = True,
+        refreshes: bool = False,
     ) -> None:
         self.open_link = open_link
         self.gate = gate
@@ -37,6 +38,7 @@ class LinkPool:
         self._on_catalog = on_catalog
         self._new_session = new_session
         self._translates = translates
+        self._refreshes = refreshes
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_relay(
@@ -51,8 +53,10 @@ class LinkPool:
             tools_seconds=self._tools_seconds,
             on_catalog=self._on_catalog,
             on_fatal=on_fatal,
-            catalogs=self.catalogs.by_era(),
+            # A list that follows the upstream's may have changed since the start: each session asks.
+            catalogs={} if self._refreshes else self.catalogs.by_era(),
             translates=self._translates,
+            refreshes=self._refreshes,
         )
 
     @property

@@ -26,7 +26,7 @@ from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
 from penstock.relay.batch_replies import BatchReplies, parts_of, take_batch
-from penstock.relay.catalogs import maybe_own
+from penstock.relay.catalogs import LIST_CHANGED, maybe_own, say_frozen
 from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.handshake import Handshake
 from penstock.relay.held_requests import HeldRequests
@@ -68,6 +68,7 @@ class SessionRelay:
         on_fatal: Callable[[PenstockError], None] = lambda error: None,
         catalogs: dict[Era, ToolCatalog] | None = None,
         translates: bool = True,
+        refreshes: bool = False,
     ) -> None:
         self._client = client
         self._upstream = upstream
@@ -79,6 +80,8 @@ class SessionRelay:
         self._catalogs = catalogs or {}  # what is known before this client has spoken
         self._catalog: ToolCatalog | None = None
         self._was_catalog_seen = False
+        self._refreshes = refreshes  # the list follows the upstream's
+        self._change: Message | None = None  # what the client hears if its list has changed
         self._requests = PendingTable()  # the client's, on their way to the upstream
         self._upstream_requests = PendingTable()  # the upstream's, on their way to the client
         self._answered_here = RecentIds()
@@ -286,7 +289,24 @@ class SessionRelay:
             self._catalog = None
             self._want_catalog(None)
 
+    def _is_change_told(self, message: Message) -> bool:
+        """Whether the client hears at once that the list has changed; else it does when its own list has."""
+        if self._refreshes and self._was_catalog_seen and self._catalog is not None:
+            self._change = message
+            self._room.fetch(None, is_final=False, error_means_none=False)
+            return False
+        if self._was_catalog_seen:
+            say_frozen()
+        self._refresh_unseen_catalog()
+        return True
+
     def _take_catalog(self, catalog: ToolCatalog) -> None:
+        change, self._change = self._change, None
+        if change is not None:
+            assert self._catalog is not None
+            if catalog.result == self._catalog.result:
+                return
+            self._client.send(change.raw, None, change)
         self._catalog = catalog
         self._on_catalog(catalog)
         for message, exchange in self._room.leave():
@@ -296,6 +316,7 @@ class SessionRelay:
         self._go_on()
 
     def _take_catalog_failure(self, failure: ToolListFailed, refusal: bytes | None, is_final: bool) -> None:
+        self._change = None
         for _, exchange in self._room.leave():
             if refusal is not None:
                 self._reply(exchange, raw_error_reply(exchange.id_token, self._gate.shown_error(refusal)))
@@ -339,8 +360,8 @@ class SessionRelay:
             )
 
     def _send_unasked(self, message: Message, exchange: Exchange) -> None:
-        if message.method == "notifications/tools/list_changed":
-            self._refresh_unseen_catalog()
+        if message.method == LIST_CHANGED and self._is_filtering and not self._is_change_told(message):
+            return
         if message.kind is Kind.REQUEST:
             self._upstream_requests.open(exchange)
         self._client.send(message.raw, None, message)

@@ -156,7 +156,7 @@ class SharedLink:
         key = CatalogKey(Era.MODERN)
         known = self._catalogs.maybe_known(key)
         if known is None:
-            self._catalogs.put(key, catalog)
+            catalog = self._catalogs.put(key, catalog)
             self._on_catalog(catalog)
             return self._share(link), catalog
         # The list is frozen for our life: a link that had to be opened anew does not bring a new one.

@@ -42,7 +42,10 @@ def known(message: Message) -> Exchange:
     return exchange
 
 
-LISTED = b'{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"%b","inputSchema":{}}]}}' % DENIED.encode()
+LISTED = (
+    b'{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"%b","inputSchema":{"type":"object"}}]}}'
+    % DENIED.encode()
+)
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 
 

@@ -93,12 +93,12 @@ def test_a_name_that_nobody_can_see_or_say_is_left_out_aloud(name: str) -> None:
         b"null",
         b"[]",
         b"{}",
-        b'{"name":5,"inputSchema":{}}',
+        b'{"name":5,"inputSchema":{"type":"object"}}',
         b'{"name":"a"}',
         b'{"name":"a","inputSchema":5}',
-        b'{"name":"a","name":"b","inputSchema":{}}',
-        b'{"name":"a","Name":"b","inputSchema":{}}',
-        b'{"name":"a\\ud800","inputSchema":{}}',
+        b'{"name":"a","name":"b","inputSchema":{"type":"object"}}',
+        b'{"name":"a","Name":"b","inputSchema":{"type":"object"}}',
+        b'{"name":"a\\ud800","inputSchema":{"type":"object"}}',
     ],
 )
 def test_an_entry_that_is_no_tool_is_left_out_aloud(entry: bytes) -> None:
@@ -115,7 +115,7 @@ def test_half_a_pair_in_a_description_stays_as_it_came() -> None:
 
 
 def test_escapes_in_a_name_hide_nothing() -> None:
-    escaped = b'{"n\\u0061me":"\\u0061","inputSchema":{}}'
+    escaped = b'{"n\\u0061me":"\\u0061","inputSchema":{"type":"object"}}'
     assert build_catalog([_page(escaped)], _deny("a")).names == frozenset()
 
 
@@ -154,11 +154,9 @@ def test_what_is_no_tool_list_is_said_so(page: bytes) -> None:
 
 
 def test_tokens_are_estimated_from_what_a_model_sees() -> None:
-    tool = (
-        b'{"name":"abcd","description":"efgh","inputSchema":{"a":"b"},"annotations":{"long":"not counted"}}'
-    )
+    tool = b'{"name":"abcd","description":"efgh","inputSchema":{"type":"object"},"annotations":{"long":"not counted"}}'  # noqa: E501
     catalog = build_catalog([_page(tool)], _deny())
-    shown = '{"name":"abcd","description":"efgh","input_schema":{"a":"b"}}'
+    shown = '{"name":"abcd","description":"efgh","input_schema":{"type":"object"}}'
     assert catalog.allowed[0].tokens == estimate_tokens(shown)
 
 
@@ -181,7 +179,7 @@ def test_an_upstream_without_tools_has_an_empty_catalog() -> None:
         (b'["%b"]' % (b"y" * 100), "an entry that has no name is left out: [" + '"' + "y" * 58),
         (_tool("b c"), 'the tool "b c" is left out: a name has 1 to 128 visible characters'),
         (_tool("\x01"), 'the tool "?" is left out: a name has 1 to 128 visible characters'),
-        (b'{"name":"b"}', 'the tool "b" is left out: its inputSchema is not an object'),
+        (b'{"name":"b"}', 'the tool "b" is left out: it has no inputSchema'),
         (b'{"name":"b","inputSchema":[]}', 'the tool "b" is left out: its inputSchema is not an object'),
     ],
 )
@@ -240,7 +238,7 @@ def test_a_tool_with_a_crowd_of_members_is_left_out_and_not_the_list(monkeypatch
 
 
 def test_a_name_that_is_no_utf8_is_no_name() -> None:
-    page = b'{"tools":[{"name":"a\xff","inputSchema":{}},%b]}' % _tool("good")
+    page = b'{"tools":[{"name":"a\xff","inputSchema":{"type":"object"}},%b]}' % _tool("good")
     catalog = build_catalog([page], _deny())
     assert catalog.names == {"good"}
     assert "an entry that has no name is left out" in catalog.warnings[0]
@@ -249,9 +247,12 @@ def test_a_name_that_is_no_utf8_is_no_name() -> None:
 def test_what_lists_hidden_tools_beside_the_list_is_left_out_aloud() -> None:
     choice = ToolFilter(deny=(compile_pattern("^hidden$", "deny list"),))
     hidden = b'{"tools":[{"name":"hidden"}]}'
-    page = b'{"x":%b,"tools":[{"name":"echo","inputSchema":{}}],"_meta":%b,"y":{"tools":[]},"z":"tools"}'
+    page = b'{"x":%b,"tools":[{"name":"echo","inputSchema":{"type":"object"}}],"_meta":%b,"y":{"tools":[]},"z":"tools"}'  # noqa: E501
     catalog = build_catalog([page % (hidden, hidden)], choice)
-    assert catalog.result == b'{"tools":[{"name":"echo","inputSchema":{}}],"y":{"tools":[]},"z":"tools"}'
+    assert (
+        catalog.result
+        == b'{"tools":[{"name":"echo","inputSchema":{"type":"object"}}],"y":{"tools":[]},"z":"tools"}'
+    )
     assert catalog.warnings == (
         '"x" beside the tool list is left out: it lists hidden tools',
         '"_meta" beside the tool list is left out: it lists hidden tools',

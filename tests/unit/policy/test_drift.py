@@ -10,7 +10,10 @@ from penstock.policy.tools.tool_filter import ToolFilter
 
 
 def _tool(name: str, description: str = "d") -> bytes:
-    return b'{"name":"%b","description":"%b","inputSchema":{}}' % (name.encode(), description.encode())
+    return b'{"name":"%b","description":"%b","inputSchema":{"type":"object"}}' % (
+        name.encode(),
+        description.encode(),
+    )
 
 
 def _catalog(*tools: bytes) -> ToolCatalog:

@@ -15,7 +15,7 @@ from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict, Why
 from penstock.wire.mcp.message import Message, read_client_message
 
-CATALOG = build_catalog([b'{"tools":[{"name":"echo","inputSchema":{}}]}'], ToolFilter())
+CATALOG = build_catalog([b'{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}'], ToolFilter())
 HIDING = ToolFilter(deny=(compile_pattern("hidden", "deny list"),))
 
 

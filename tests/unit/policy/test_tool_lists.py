@@ -17,7 +17,7 @@ HIDING = ToolFilter(deny=(compile_pattern("hidden", "deny list"),))
     [
         b'{"tools":[{"name":"echo"},{"name":"hidden"}]}',
         b'{"tools":[5,{"name":"hidden"}]}',
-        b'{"tools":[{"name":"hidden","inputSchema":{}},{"name":5}]}',
+        b'{"tools":[{"name":"hidden","inputSchema":{"type":"object"}},{"name":5}]}',
         b'{"\\u0074ools":[{"n\\u0061me":"hidden"}]}',
         b'{"result":{"tools":[{"name":"hidden"}]}}',
         b'{"result":5,"tools":[{"name":"hidden"}]}',
@@ -375,9 +375,9 @@ LISTS = [
     b'[{"x":{"y":{"name":"hidden"}}}]',
     b'[{"name":"echo","__proto__":{"name":"hidden"}}]',
     b'[{"name":"echo","name":"hidden"}]',
-    b'{"hidden":{"inputSchema":{}}}',
+    b'{"hidden":{"inputSchema":{"type":"object"}}}',
     b'{"0":{"name":"hidden"}}',
-    b'{"x":{"name":"echo","inputSchema":{}},"hidden":{"name":"echo","inputSchema":{}}}',
+    b'{"x":{"name":"echo","inputSchema":{"type":"object"}},"hidden":{"name":"echo","inputSchema":{"type":"object"}}}',
 ]
 
 

@@ -23,7 +23,7 @@ def _answer(request: Message, body: bytes) -> Message:
 
 
 def _page(cursor: bytes | None, *names: str) -> bytes:
-    tools = b",".join(b'{"name":"%b","inputSchema":{}}' % name.encode() for name in names)
+    tools = b",".join(b'{"name":"%b","inputSchema":{"type":"object"}}' % name.encode() for name in names)
     return b'"result":{"tools":[%b]%b}' % (tools, b"" if cursor is None else b',"nextCursor":' + cursor)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 if TYPE_CHECKING:
     from penstock.policy.tools.budget import Budget
 
 from penstock import limits
 from penstock.policy.tools.token_estimate import tool_tokens
-from penstock.policy.tools.tool_filter import Denial, ToolFilter
+from penstock.policy.tools.tool_filter import NOT_THERE_AT_FIRST, Denial, ToolFilter
 from penstock.policy.tools.tool_lists import member_lists_hidden_tools, shown_error
+from penstock.policy.tools.tool_schema import maybe_schema_fault
 from penstock.wire.json.ambiguity import (
     Ambiguous,
     Members,
@@ -176,9 +177,42 @@ def _inspect(raw: bytes) -> tuple[str, bool, int]:
             f'the tool "{printable(name)}" is left out: '
             f"a name has 1 to {limits.NAME_LENGTH} visible characters"
         )
-    if bytes(entry.get("inputSchema", b""))[:1] != b"{":
-        raise BadToolList(f'the tool "{printable(name)}" is left out: its inputSchema is not an object')
+    fault = _maybe_fault(entry)
+    if fault is not None:
+        raise BadToolList(f'the tool "{printable(name)}" is left out: {fault}')
     return name, _is_read_only(entry), tool_tokens(entry)
+
+
+def _maybe_fault(entry: Members) -> str | None:
+    """Why an entry with a name is no tool all the same."""
+    fault = maybe_schema_fault(bytes(entry.get("inputSchema", b"")))
+    if fault is None and bytes(entry.get("description", b'"'))[:1] != b'"':
+        return "its description is not a text"
+    return fault
+
+
+def frozen_to(found: ToolCatalog, first: ToolCatalog) -> ToolCatalog:
+    """`found`, the list of another era, without tools that were not there when the list was frozen."""
+    known = {tool.name for tool in first.allowed} | {tool.name for tool in first.denied}
+    kept = [tool for tool in found.allowed if tool.name in known]
+    if first.refusal is not None or len(kept) == len(found.allowed):
+        return found
+    late = tuple(
+        DeniedTool(tool.name, NOT_THERE_AT_FIRST, tool.tokens)
+        for tool in found.allowed
+        if tool.name not in known
+    )
+    typed = (
+        None if found.typed is None else {name: found.typed[name] for name in found.typed if name in known}
+    )
+    return structs.replace(
+        found,
+        names=found.names & known,
+        result=_list_result(found.result, kept),
+        allowed=tuple(kept),
+        denied=found.denied + late,
+        typed=typed,
+    )
 
 
 def _is_read_only(entry: Members) -> bool:

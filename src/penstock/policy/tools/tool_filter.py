@@ -32,6 +32,8 @@ class Denial(Struct, frozen=True):
         return f"{self.option} {self.pattern}"
 
 
+NOT_THERE_AT_FIRST = Denial("not there when the list was frozen; --refresh-tools follows changes", None)
+
 ORDERS = ("upstream", "lock", "name")
 NOT_ALLOWED = Denial("no --allow pattern matches", None)
 NOT_READ_ONLY = Denial("--read-only", None)

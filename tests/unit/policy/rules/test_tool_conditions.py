@@ -93,7 +93,7 @@ def test_a_tool_that_is_listed_twice_or_unclearly_is_not_known() -> None:
     box, state = _listed(_tool("look", readOnlyHint=True), _tool("look", readOnlyHint=True))
     assert not _passes(send(box, _call("look"), state))
     raw = (
-        b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","inputSchema":{},'
+        b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","inputSchema":{"type":"object"},'
         b'"annotations":{"readOnlyHint":true,"readOnlyHint":false}}]}}'
     )
     from scenes import upstream
