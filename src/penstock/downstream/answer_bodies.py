@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from penstock.errors import UpstreamProtocolError
 from penstock.wire.http.sse import Oversize, SseEvent, SseReader
-from penstock.wire.mcp.message import Batch, Kind, Message, read_upstream_message
+from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.message import Batch, Kind, Message, is_batch, read_upstream_message
 
 
 def is_message(body: bytes) -> bool:
@@ -53,6 +54,26 @@ def has_messages_in_events(body: bytes, is_stream: bool) -> bool:
 def _events(body: bytes) -> list[SseEvent | Oversize]:
     # Some give out the last event also where no blank line ends it.
     return SseReader(len(body) + 2).feed(body + b"\n\n")
+
+
+def read_answer(raw: bytes, ids: set[bytes] | None) -> Message | Batch | str:
+    """What the upstream sent, or why nobody may have it; `ids` are those of the requests it may answer."""
+    try:
+        message = read_upstream_message(raw)
+        if isinstance(message, Batch):
+            if any(map(is_batch, message.parts)):
+                return "It has a batch within a batch"
+            wrong = (why for part in message.parts if isinstance(why := read_answer(part, ids), str))
+            return next(wrong, message)
+    except UpstreamProtocolError as refusal:
+        return refusal.reason
+    if message.kind is Kind.RESPONSE and ids is not None:
+        token = message.id_token
+        # An error that names no request is a complaint about the one that was made.
+        is_complaint = token in (None, b"null") and "error" in message.envelope
+        if not is_complaint and (token is None or id_key(token) not in ids):
+            return "It answers a question that nobody asked"
+    return message
 
 
 def maybe_answered(raw: bytes) -> bytes | None:

@@ -14,12 +14,13 @@ from penstock.downstream.answer_bodies import (
     is_nearly_a_message,
     maybe_answered,
     parts_of,
+    read_answer,
 )
 from penstock.downstream.oauth_metadata import own_challenge, own_resource
 from penstock.downstream.passthrough_head import AnswerHead, PassthroughHead, read_answer_head
 from penstock.downstream.passthrough_verdicts import judge
 from penstock.downstream.replies import send_json
-from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost, UpstreamProtocolError
+from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost
 from penstock.net.http_exchange import Reply
 from penstock.net.upstream_connection import Ticket
 from penstock.policy.exchange import Exchange
@@ -30,7 +31,7 @@ from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import Oversize, SseEvent, SseReader, encode_event, plainly
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.ids import id_key, maybe_id_at_edges
-from penstock.wire.mcp.message import INTERNAL_ERROR, Batch, Kind, Message, is_batch, read_upstream_message
+from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message, read_upstream_message
 from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, over_limit, told, upstream_error_reply
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ class PassthroughResponse:
 
     def _pass_body(self, body: bytes) -> None:
         """Passes a whole answer on, or an error with the id of the request in its place."""
-        message = self._read(body)
+        message = read_answer(body, self._ids)
         if isinstance(message, str):
             log.warning("Withheld an answer of the upstream. %s.", message)
             self._skipped(body, message)
@@ -331,7 +332,7 @@ class PassthroughResponse:
 
     def _pass_message_event(self, event: SseEvent) -> None:
         assert event.data is not None
-        message = self._read(event.data)
+        message = read_answer(event.data, self._ids)
         if isinstance(message, str):
             log.warning("Skipped an event of the upstream. %s.", message)
             self._skipped(event.data, message)
@@ -378,25 +379,6 @@ class PassthroughResponse:
         if id_token is None or self._ids is None or id_key(id_token) not in self._ids:
             return b""
         return encode_event(error_reply(id_token, INTERNAL_ERROR, INVALID_ANSWER), id=event_id)
-
-    def _read(self, raw: bytes) -> Message | Batch | str:
-        """What the upstream sent, or why nobody may have it."""
-        try:
-            message = read_upstream_message(raw)
-            if isinstance(message, Batch):
-                if any(map(is_batch, message.parts)):
-                    return "It has a batch within a batch"
-                wrong = (why for part in message.parts if isinstance(why := self._read(part), str))
-                return next(wrong, message)
-        except UpstreamProtocolError as refusal:
-            return refusal.reason
-        if message.kind is _RESPONSE and self._ids is not None:
-            token = message.id_token
-            # An error that names no request is a complaint about the one that was made.
-            is_complaint = token in (None, b"null") and "error" in message.envelope
-            if not is_complaint and (token is None or id_key(token) not in self._ids):
-                return "It answers a question that nobody asked"
-        return message
 
     # --- ends --------------------------------------------------------------------------------------------
 

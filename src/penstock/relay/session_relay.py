@@ -26,10 +26,11 @@ from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
 from penstock.relay.batch_replies import BatchReplies, parts_of, take_batch
-from penstock.relay.catalogs import LIST_CHANGED, maybe_own, say_frozen
+from penstock.relay.catalogs import LIST_CHANGED, maybe_own
 from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.handshake import Handshake
 from penstock.relay.held_requests import HeldRequests
+from penstock.relay.list_change import ListChange
 from penstock.wire.mcp.eras import Era, maybe_modern_meta
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
@@ -80,19 +81,13 @@ class SessionRelay:
         self._catalogs = catalogs or {}  # what is known before this client has spoken
         self._catalog: ToolCatalog | None = None
         self._was_catalog_seen = False
-        self._refreshes = refreshes  # the list follows the upstream's
-        self._change: Message | None = None  # what the client hears if its list has changed
+        self._change = ListChange(refreshes)
         self._requests = PendingTable()  # the client's, on their way to the upstream
         self._upstream_requests = PendingTable()  # the upstream's, on their way to the client
         self._answered_here = RecentIds()
+        times = (tools_seconds, first_seconds)
         self._room = HeldRequests(
-            upstream,
-            gate,
-            session,
-            tools_seconds,
-            first_seconds,
-            self._take_catalog,
-            self._take_catalog_failure,
+            upstream, gate, session, *times, self._take_catalog, self._take_catalog_failure
         )
         self._handshake = Handshake(session, translates)
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
@@ -289,24 +284,9 @@ class SessionRelay:
             self._catalog = None
             self._want_catalog(None)
 
-    def _is_change_told(self, message: Message) -> bool:
-        """Whether the client hears at once that the list has changed; else it does when its own list has."""
-        if self._refreshes and self._was_catalog_seen and self._catalog is not None:
-            self._change = message
-            self._room.fetch(None, is_final=False, error_means_none=False)
-            return False
-        if self._was_catalog_seen:
-            say_frozen()
-        self._refresh_unseen_catalog()
-        return True
-
     def _take_catalog(self, catalog: ToolCatalog) -> None:
-        change, self._change = self._change, None
-        if change is not None:
-            assert self._catalog is not None
-            if catalog.result == self._catalog.result:
-                return
-            self._client.send(change.raw, None, change)
+        if not self._change.is_news(self._catalog, catalog, self._client):
+            return
         self._catalog = catalog
         self._on_catalog(catalog)
         for message, exchange in self._room.leave():
@@ -316,7 +296,7 @@ class SessionRelay:
         self._go_on()
 
     def _take_catalog_failure(self, failure: ToolListFailed, refusal: bytes | None, is_final: bool) -> None:
-        self._change = None
+        self._change.forget()
         for _, exchange in self._room.leave():
             if refusal is not None:
                 self._reply(exchange, raw_error_reply(exchange.id_token, self._gate.shown_error(refusal)))
@@ -360,8 +340,11 @@ class SessionRelay:
             )
 
     def _send_unasked(self, message: Message, exchange: Exchange) -> None:
-        if message.method == LIST_CHANGED and self._is_filtering and not self._is_change_told(message):
-            return
+        if message.method == LIST_CHANGED and self._is_filtering:
+            is_seen = self._was_catalog_seen and self._catalog is not None
+            if self._change.is_held(message, is_seen, lambda: self._room.fetch(None, False, False)):
+                return
+            self._refresh_unseen_catalog()
         if message.kind is Kind.REQUEST:
             self._upstream_requests.open(exchange)
         self._client.send(message.raw, None, message)
