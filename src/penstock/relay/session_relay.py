@@ -85,10 +85,8 @@ class SessionRelay:
         self._requests = PendingTable()  # the client's, on their way to the upstream
         self._upstream_requests = PendingTable()  # the upstream's, on their way to the client
         self._answered_here = RecentIds()
-        times = (tools_seconds, first_seconds)
-        self._room = HeldRequests(
-            upstream, gate, session, *times, self._take_catalog, self._take_catalog_failure
-        )
+        taken, failed = self._take_catalog, self._take_catalog_failure
+        self._room = HeldRequests(upstream, gate, session, tools_seconds, first_seconds, taken, failed)
         self._handshake = Handshake(session, translates)
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
