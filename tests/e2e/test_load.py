@@ -12,7 +12,7 @@ from gate import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from trials.soak import loads
+from trials.soak import abuses, loads
 from trials.soak.__main__ import plan
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -46,6 +46,24 @@ def test_one_wrong_message_in_hundreds_is_noticed(
 
 def test_those_who_come_and_go_leave_nothing_behind(tmp_path: Path):
     row = asyncio.run(loads.churn(tmp_path, "streamable", "streamable", 300))
+    assert row.is_held, row.verdict
+
+
+@pytest.mark.parametrize(
+    ("client", "upstream", "what", "is_ruled"),
+    [  # `make soak` tries all of them a thousand times each.
+        ("legacy", "streamable", "hung up", False),
+        ("legacy", "streamable", "hung up", True),
+        ("legacy", "streamable", "refused", True),
+        ("legacy", "streamable", "invented", True),
+        ("modern", "stdio", "hung up", False),
+        ("modern", "stdio", "invented", True),
+    ],
+)
+def test_memory_is_flat_without_the_collector_however_exchanges_end(
+    client: str, upstream: str, what: str, is_ruled: bool, tmp_path: Path
+):
+    row = asyncio.run(abuses.abuse(tmp_path, client, upstream, what, is_ruled, 100))
     assert row.is_held, row.verdict
 
 

@@ -209,6 +209,21 @@ ATTACKS = [
         for kind, body in (("text/html", b"<h1>delete_file</h1>"), ("application/json", b'{"error":%b}' % LISTING))
     ),
     *(
+        _http("91", f"{status} with a list and {what}", status, "application/json", before + _result(LISTING) + after)
+        for status in ("202 Accepted", "400 Bad Request", "404 Not Found", "500 Oops")
+        for what, before, after in (
+            ("a letter behind it", b"", b"x"),
+            ("a NUL behind it", b"", b"\0"),
+            ("a value before it", b"1 ", b""),
+            ("a NUL before it", b"\0", b""),
+            ("a comment before it", b"/* */", b""),
+            ("an open brace before it", b"{ ", b""),
+        )
+    ),
+    _http("91", "500 with a large list that nests deep", "500 Oops", "application/json",
+          b'{"x":"%b","result":{"tools":[{"name":"delete_file","inputSchema":%b}]}}'
+          % (b"y" * 300_000, b'{"a":' * 130 + b"1" + b"}" * 130)),
+    *(
         _http("91", f"200 as {kind or 'nothing'}", "200 OK", kind, _result(LISTING))
         for kind in ("text/html", "text/plain", "application/octet-stream", "application/json-seq", "")
     ),

@@ -272,6 +272,29 @@ ATTACKS = [
     HttpBytes("21", "a body of 12 MB in chunks",
               lambda front: front.open(TE + b"\r\n" + (b"%x\r\n%b\r\n" % (MIB, b" " * MIB)) * 12),
               frozenset({413}), ALL),
+    *(
+        _says("62", f"Connection takes {name.decode()} away", JSON + b"X-Key: k\r\nConnection: %b\r\n" % name, 400)
+        for name in (b"content-type", b"Host", b"close, content-length", b"keep-alive ,X-Key", b"x, x-key")
+    ),
+    *(
+        _mirrored("62", f"Connection takes {name.decode()} away", b"Connection: %b\r\n" % name, 400)
+        for name in (b"mcp-protocol-version", b"accept", b"close, ACCEPT")
+    ),
+    *(
+        HttpBytes("90", f"{path} for an image on a page of another {site}",
+                  lambda front, path=path, site=site:
+                      b"GET %b HTTP/1.1\r\nHost: localhost\r\nAccept: image/*,*/*;q=0.8\r\n"
+                      b"Sec-Fetch-Site: %b-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image\r\n\r\n"
+                      % (path.encode(), site.encode()),
+                  frozenset({403}))
+        for path in ("/sse", "/mcp", "/messages", "/healthz", "/.well-known/x")
+        for site in ("cross", "same")
+    ),
+    HttpBytes("90", "/sse for whoever takes anything",
+              lambda front: b"GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n", frozenset({406})),
+    HttpBytes("90", "a link on a page of another site",
+              lambda front: b"GET /.well-known/x HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\nCookie: a=b\r\n"
+              b"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\r\n", frozenset({403})),
     _says("90", "a simple post of a browser", b"Content-Type: text/plain\r\nOrigin: http://evil.example\r\n", 403),
     HttpBytes("90", "a preflight of a foreign page",
               lambda front: b"OPTIONS %b HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n"
