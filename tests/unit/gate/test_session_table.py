@@ -284,3 +284,21 @@ def test_no_principal_can_pass_for_a_session_or_an_address() -> None:
 def test_a_new_session_has_no_rights_and_any_bytes_may_be_its_id() -> None:
     session = table().new(b"\xff-1")
     assert (session.principal, session.mcp_session_id, session.era) == ("", "\ufffd-1", None)
+
+
+def test_a_session_and_an_exchange_that_nobody_looks_at_are_empty() -> None:
+    session, exchange = Session(), Exchange()
+    assert (session.id, session.started, session.principal, session.upstream) == ("", 0.0, "", "")
+    assert (session.is_shared, session.version, session.message_count) == (False, "2026-07-28", 0)
+    assert (exchange.id_token, exchange.method, exchange.started, exchange.weight) == (b"", "", 0.0, 0)
+    assert (exchange.intercepted, exchange.modified, exchange.to_store) == (False, (), ())
+    assert Exchange.of(NO_REQUEST).started == 0.0
+    assert NO_REQUEST.id_token == b""
+
+
+def test_a_request_of_the_upstreams_is_not_cancelled_by_the_client() -> None:
+    session, notes = Session(), []
+    message = Message(b"u request", Kind.REQUEST, b"1", "m")
+    session.waiting[Noted(message, False, notes)] = None
+    assert not session.cancel(b"1")
+    assert notes == []
