@@ -12,6 +12,7 @@ from memory_doors import CHOICE, GATE, catalog
 from penstock.gate.gate import Gate
 from penstock.policy.exchange import Exchange
 from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.tool_lock import ToolLock
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
 
@@ -223,3 +224,32 @@ def test_a_request_of_the_upstream_that_lists_hidden_tools_is_dropped_unanswered
     verdict = GATE.upstream_says(upstream(raw % DENIED.encode()), Exchange())
     assert isinstance(verdict, Drop)
     assert (verdict.word, verdict.why.rule, verdict.why.code) == ("block", "hidden tools", -32603)
+
+
+def test_a_lock_is_asked_about_prompts_and_changes_what_comes_back() -> None:
+    gate = Gate(ToolFilter(lock=ToolLock({}, {}, ())))
+    ask = client(b'{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"new"}}')
+    denied = gate.client_says(ask, known(ask))
+    assert isinstance(denied, Answer)
+    assert denied.why is not None
+    assert (denied.word, denied.why.rule) == ("deny", "lock")
+    listed = upstream(b'{"jsonrpc":"2.0","id":1,"result":{"prompts":[{"name":"new"}]}}')
+    changed = gate.upstream_says(listed, Exchange(b"1", "prompts/list"))
+    assert isinstance(changed, Forward)
+    assert changed.message is not None
+    assert json.loads(changed.message.raw)["result"] == {"prompts": []}
+    assert gate.upstream_says(upstream(ANSWER), Exchange(b"1", "tools/call")) is FORWARD
+    doubtful = upstream(b'{"jsonrpc":"2.0","id":1,"result":{"prompts":[],"prompts":[{"name":"x"}]}}')
+    withheld = gate.upstream_says(doubtful, Exchange(b"1", "prompts/list"))
+    assert isinstance(withheld, Forward)
+    assert withheld.why is not None
+    assert (withheld.word, withheld.why.rule, withheld.why.action) == ("block", "lock", "block")
+
+
+def test_what_is_withheld_is_an_action_of_its_check() -> None:
+    hidden = GATE.upstream_says(upstream(LISTED), Exchange(b"7", "x"))
+    broken = Gate(CHOICE, Objecting()).upstream_says(upstream(ANSWER), Exchange(b"1", "x"))  # type: ignore[arg-type]
+    for verdict in (hidden, broken):
+        assert isinstance(verdict, Forward)
+        assert verdict.why is not None
+        assert (verdict.why.action, verdict.why.code) == ("block", -32603)
