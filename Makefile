@@ -45,8 +45,16 @@ $(STAMP): pyproject.toml src/penstock/__init__.py
 
 environment: $(STAMP)
 
-demo: $(STAMP)
-	@$(BIN)/python examples/demo.py
+# Penstock and what it needs at run time, nothing for development: a few seconds.
+.demo/.installed: pyproject.toml src/penstock/__init__.py
+	@test -n "$(PYTHON)" || { echo "Penstock needs Python 3.11 or newer; none was found. Set PYTHON=/path/to/python3."; exit 1; }
+	@$(PYTHON) -m venv .demo
+	@.demo/bin/python -m pip install --quiet --disable-pip-version-check --editable . 2>&1 | grep -v '^WARNING: Location' || true
+	@.demo/bin/python -c 'import penstock, re2'
+	@touch $@
+
+demo: .demo/.installed
+	@.demo/bin/python examples/demo.py
 
 peers: $(STAMP)
 	@PYTHON=$(PYTHON) sh scripts/peers_setup || echo "Tests with published Python servers will be skipped."
@@ -158,4 +166,4 @@ before-release: conformance attack faults
 	$(MAKE) mutants
 
 clean:
-	rm -rf .fuzz .mutants .venv .venv-* .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .demo .fuzz .mutants .venv .venv-* .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

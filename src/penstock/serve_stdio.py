@@ -61,9 +61,9 @@ class _StdioSession:
         except OSError as why:
             raise ConfigError("Cannot use stdin and stdout", why.strerror or str(why)) from None
         self._live_rules = open_live_rules(config, reread, warden, observers)
+        opened = open_gate(config, self._live_rules, observers)
         self._upstream = open_upstream(config, warden, is_first=True)
         self._client = StdioClient(fds, self._on_client_end)
-        opened = open_gate(config, self._live_rules, observers)
         link: UpstreamLink = self._upstream
         if config.era != "same":
             link = first = FirstRequestLink(self._upstream, config.era == "bridge", config.input_seconds)

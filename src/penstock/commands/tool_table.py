@@ -28,12 +28,21 @@ async def show(config: ProxyConfig, form: str, tokenizer: str = "estimate") -> i
         count = maybe_counter()
         how = HOW_ESTIMATED if count is None else HOW_COUNTED
     warden = Warden()
+    link = open_upstream(config, warden, is_first=True)
     try:
-        catalog = await _ask(config, config.choice if count is None else ToolFilter(), warden)
+        await link.connect()
+        choice = config.choice if count is None else ToolFilter()
+        _, catalog = await UpstreamProbe(link, config.tools_seconds).learn(choice)
+        if count is not None:
+            catalog = counted(catalog, config.choice, count)
+        _print(catalog, form, how)  # first: some upstreams take seconds to leave
     finally:
+        await link.close()
         warden.dismiss()
-    if count is not None:
-        catalog = counted(catalog, config.choice, count)
+    return 0
+
+
+def _print(catalog: ToolCatalog, form: str, how: str) -> None:
     for warning in catalog.warnings:
         log.warning("In the upstream's tool list %s.", warning)
     for line in (line for remark in catalog.remarks for line in remark.split("\n")):
@@ -42,17 +51,6 @@ async def show(config: ProxyConfig, form: str, tokenizer: str = "estimate") -> i
         log.warning("This pattern matches no tool: %s", pattern)
     sys.stdout.write({"table": as_table, "json": as_json, "names": as_names}[form](catalog, how))
     sys.stdout.flush()
-    return 0
-
-
-async def _ask(config: ProxyConfig, choice: ToolFilter, warden: Warden) -> ToolCatalog:
-    link = open_upstream(config, warden, is_first=True)
-    try:
-        await link.connect()
-        _, catalog = await UpstreamProbe(link, config.tools_seconds).learn(choice)
-        return catalog
-    finally:
-        await link.close()
 
 
 def list_digest(catalog: ToolCatalog) -> str:

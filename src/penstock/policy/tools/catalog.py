@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 from penstock import limits
 from penstock.policy.tools.token_estimate import tool_tokens
-from penstock.policy.tools.tool_filter import NOT_THERE_AT_FIRST, Denial, ToolFilter
+from penstock.policy.tools.tool_filter import (
+    NOT_ANNOTATED,
+    NOT_READ_ONLY,
+    NOT_THERE_AT_FIRST,
+    Denial,
+    ToolFilter,
+)
 from penstock.policy.tools.tool_lists import member_lists_hidden_tools, shown_error
 from penstock.policy.tools.tool_schema import maybe_schema_fault
 from penstock.wire.json.ambiguity import (
@@ -89,6 +95,8 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
             warnings.append(str(why))
             continue
         denial = choice.maybe_denial(name, is_read_only)
+        if denial is NOT_READ_ONLY and b"readOnlyHint" not in raw:
+            denial = NOT_ANNOTATED
         if lock is not None:
             found[name] = raw
             if denial is None:
@@ -108,6 +116,8 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
         denied += [DeniedTool(t.name, doubtful[t.name], t.tokens) for t in allowed if t.name in doubtful]
         allowed = [tool for tool in allowed if tool.name not in doubtful]
     remarks: list[str] = []
+    if denied and not allowed and all(tool.why is NOT_ANNOTATED for tool in denied):
+        remarks.append("--read-only hides every tool: this upstream annotates none with readOnlyHint")
     if lock is not None:
         remarks += lock.differences(found, (tool.name for tool in denied if tool.why.option[:6] != "--lock"))
         lock.refuse_differences(remarks)

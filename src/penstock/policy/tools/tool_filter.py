@@ -37,6 +37,7 @@ NOT_THERE_AT_FIRST = Denial("not there when the list was frozen; --refresh-tools
 ORDERS = ("upstream", "lock", "name")
 NOT_ALLOWED = Denial("no --allow pattern matches", None)
 NOT_READ_ONLY = Denial("--read-only", None)
+NOT_ANNOTATED = Denial("--read-only: it has no readOnlyHint", None)
 
 
 class ToolFilter(Struct, frozen=True):
