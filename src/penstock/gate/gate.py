@@ -26,6 +26,7 @@ log = logging.getLogger("penstock")
 
 _RESPONSE = Kind.RESPONSE
 HIDDEN = "it lists tools that are hidden"
+NO_MESSAGE = "it is no message"
 
 
 class Gate:

@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from penstock import limits
 from penstock.errors import UpstreamError, UpstreamProtocolError
-from penstock.gate.gate import Gate
+from penstock.gate.gate import NO_MESSAGE, Gate
 from penstock.policy.exchange import Exchange
 from penstock.policy.verdict import Why
 from penstock.relay.contracts import UpstreamLink
@@ -42,7 +42,7 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 LISTEN = "subscriptions/listen"
 _UNREAD = "client does not read"
 _CANCELLED = "notifications/cancelled"
-_NOISE = Why("protocol", "skip", "it is no message")
+_NOISE = Why("protocol", "skip", NO_MESSAGE)
 _UNASKED = Why("relay", "drop", "it answers a question that nobody asked")
 _NOBODYS = Why("relay", "drop", "it belongs to no request")
 _TWO_WAYS = Why("protocol", "skip", "it can be read in two ways")

@@ -19,7 +19,7 @@ from penstock.errors import (
     UpstreamProtocolError,
 )
 from penstock.gate.carry import carry_out
-from penstock.gate.gate import Gate
+from penstock.gate.gate import NO_MESSAGE, Gate
 from penstock.gate.pending import PendingTable, RecentIds
 from penstock.policy.exchange import Exchange, Headers, Route, Session
 from penstock.policy.tools import tool_gate
@@ -49,7 +49,6 @@ _RESPONSE = Kind.RESPONSE
 # These may wait for ever: a handshake with an upstream that hangs, a subscription until somebody ends it.
 _LASTING = frozenset({"initialize", "subscriptions/listen"})
 _HOLDING = "holding"  # the reason for not reading a client whose tool requests pile up
-_NOISE = Why("protocol", "skip", "it is no message")
 _UNASKED = Why("relay", "drop", "it answers a question that nobody asked")
 
 
@@ -404,7 +403,7 @@ class SessionRelay:
 
     def upstream_noise(self, raw: bytes) -> None:
         """A line that is no message was skipped, and told."""
-        self._gate.said("upstream", "skip", raw, _NOISE, session=self._session)
+        self._gate.said("upstream", "skip", raw, Why("protocol", "skip", NO_MESSAGE), session=self._session)
 
     def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """Something of the upstream's cannot be passed on; who waits for it hears an error."""
