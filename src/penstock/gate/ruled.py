@@ -142,7 +142,7 @@ class RuledGate(Gate):
         if message.kind is not _RESPONSE:
             self._begin(message, exchange)
         else:
-            exchange.session.message_count += 1
+            exchange.session.count(exchange.request.method, _RESPONSE, not message.has_result)
             exchange.response, exchange.answered = message, self._clock()
             if exchange.request is NO_REQUEST:
                 # A complaint that names no request is nobody's answer, and harmless.
@@ -168,7 +168,7 @@ class RuledGate(Gate):
                 return Drop(Why("rules", "drop", "it answers a question that nobody asked"))
             self._begin(message, exchange)
         else:
-            exchange.session.message_count += 1
+            exchange.session.count(exchange.request.method, _RESPONSE, not message.has_result)
             exchange.response, exchange.answered = message, self._clock()
         if not _watches(exchange, "client"):
             return FORWARD
@@ -176,7 +176,7 @@ class RuledGate(Gate):
 
     def _begin(self, message: Message, exchange: Exchange) -> None:
         """These rules are asked about the message and its answer, reload or not."""
-        exchange.session.message_count += 1
+        exchange.session.count(message.method, message.kind)
         exchange.rules = self._rules.current
         exchange.request = message
         exchange.weight = len(message.raw)
@@ -203,7 +203,7 @@ class RuledGate(Gate):
         """A list from the catalog is a response like any other to the rules."""
         if not isinstance(verdict, Answer) or not verdict.is_list:
             return verdict
-        exchange.session.message_count += 1
+        exchange.session.count(exchange.request.method, _RESPONSE)
         if not _watches(exchange, "upstream"):
             return verdict
         listed = read_upstream_message(verdict.raw)

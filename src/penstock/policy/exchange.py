@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from penstock import limits
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import Wait
 from penstock.wire.mcp.eras import MODERN_VERSIONS, Era
@@ -30,6 +31,19 @@ Route = object
 """Where a client's message came from, as its link knows it. Nobody else looks into it."""
 
 
+class MethodStats(Struct):
+    """How often one method came by in one session, where there are rules."""
+
+    requests: int = 0
+    notifications: int = 0
+    responses: int = 0
+    errors: int = 0
+    blocked: int = 0
+
+
+OTHER_METHODS = "(other)"
+
+
 class Session(Struct):
     """One client's session. It always exists, whether anybody looks at it or not."""
 
@@ -43,11 +57,34 @@ class Session(Struct):
     era: Era | None = None  # as far as it is known
     version: object = MODERN_VERSIONS[-1]  # of the protocol, until another one is agreed on
     message_count: int = 0  # what rules or observers have seen come by, both ways
+    stats: dict[str, MethodStats] = msgspec.field(default_factory=dict)  # by method
     values: dict[str, Scalar] = msgspec.field(default_factory=dict)  # set_state, state_equals ...
     annotations: dict[str, dict[str, bytes] | None] = msgspec.field(default_factory=dict)  # by tool
     tasks: dict[str, Message] = msgspec.field(default_factory=dict)  # which request began which task
     waiting: dict[Wait, None] = msgspec.field(default_factory=dict)  # messages not decided about yet
     on_idle: Callable[[], None] | None = None  # called when no message waits any more
+
+    def count(self, method: str | None, kind: Kind, is_error: bool = False) -> None:
+        """Takes note of one message; `method` of a response is that of its request."""
+        self.message_count += 1
+        stats = self.stats.get(method or "") or self.stats_of(method)
+        if kind is Kind.REQUEST:
+            stats.requests += 1
+        elif kind is Kind.NOTIFICATION:
+            stats.notifications += 1
+        elif is_error:
+            stats.errors += 1
+        else:
+            stats.responses += 1
+
+    def stats_of(self, method: str | None) -> MethodStats:
+        """The statistics of `method`, or the common ones of all that came too late for their own."""
+        name = method or ""
+        if name not in self.stats and (
+            len(self.stats) >= limits.SESSION_METHODS or len(name) > limits.NAME_LENGTH
+        ):
+            name = OTHER_METHODS
+        return self.stats.setdefault(name, MethodStats())
 
     def decided(self, wait: Wait) -> None:
         """A message waits no more."""

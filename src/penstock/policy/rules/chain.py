@@ -163,6 +163,8 @@ class Walk:
         except Exception as why:
             return self.failed(Unreadable(f"{type(why).__name__}: {why}"))
         scene.held.append(rule.id)
+        if scene.context.exchange is not None:
+            scene.context.exchange.intercepted = True
         if self._chain.is_parallel and rule.waits:
             await self._ask_ahead(place)
         live_rules: Stop | Allowed | None = None

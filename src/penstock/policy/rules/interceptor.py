@@ -336,6 +336,7 @@ class Interceptor:
         if exchange is not None and rules:
             exchange.intercepted = True
         if blocked is not None:
+            context.session.stats_of(method_of(message, context)).blocked += 1
             return _blocked_verdict(
                 message, blocked, refusal(message, context, blocked, self.config.chain.block_code), rules
             )

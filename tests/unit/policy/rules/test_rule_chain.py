@@ -30,6 +30,7 @@ from penstock import limits
 from penstock.policy.rules.interceptor import ALLOWED, EffectVerdict
 from penstock.policy.rules.interceptor_config import build
 from penstock.policy.verdict import FORWARD
+from penstock.wire.mcp.message import Kind
 
 CALL = request("tools/call", {"name": "t", "arguments": {"a": 1}})
 OTHER = request("prompts/get", {"name": "p"})
@@ -559,3 +560,18 @@ def test_in_mode_transport_rules_see_frames_of_no_method() -> None:
     brought = response({"taskId": "t", "status": "completed", "result": {"content": []}})
     for method in ("anything", "tasks/get", "TOOLS/call"):
         assert answer(both, brought, request(method, {"taskId": "t"})).verdict == Pass(brought.raw, False)
+
+
+def test_a_session_counts_by_method_what_came_and_what_was_blocked() -> None:
+    state = session()
+    state.count("tools/call", Kind.REQUEST)
+    state.count("tools/call", Kind.RESPONSE)
+    state.count("tools/call", Kind.RESPONSE, is_error=True)
+    send(interceptor(rule({"block": "x"})), CALL, state)
+    stats = state.stats["tools/call"]
+    assert (stats.requests, stats.responses, stats.errors, stats.blocked) == (1, 1, 1, 1)
+    for number in range(limits.SESSION_METHODS + 10):
+        state.count(f"v/{number}", Kind.NOTIFICATION)
+    assert len(state.stats) <= limits.SESSION_METHODS + 1
+    assert state.stats["(other)"].notifications >= 10
+    assert state.message_count == 3 + limits.SESSION_METHODS + 10
