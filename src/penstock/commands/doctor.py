@@ -151,7 +151,7 @@ def _subject(file: FoundFile, entry: Entry, options: argparse.Namespace) -> Subj
     return Subject(
         name=entry.name,
         words=entry.words,
-        env=entry.environment,
+        env={**_passed_on(entry), **entry.environment},
         url=str(entry.fields[entry.url_key]) if entry.url_key is not None else None,
         headers={str(k): str(v) for k, v in headers.items()} if isinstance(headers, dict) else {},
         cwd=cwd if isinstance(cwd, str) and os.path.isdir(cwd) else None,
@@ -159,6 +159,12 @@ def _subject(file: FoundFile, entry: Entry, options: argparse.Namespace) -> Subj
         seconds=limit,
         is_as_shell=options.env_as == "shell",
     )
+
+
+def _passed_on(entry: Entry) -> dict[str, str]:
+    """Variables of ours that the entry names to be passed on, as Codex has it."""
+    names = entry.fields.get("env_vars")
+    return {name: os.environ[name] for name in names if name in os.environ} if isinstance(names, list) else {}
 
 
 def _file_findings(file: FoundFile, entry: Entry, files: list[FoundFile]) -> list[Finding]:
