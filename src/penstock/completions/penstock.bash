@@ -7,7 +7,7 @@
 
 _shtab_penstock_subparsers=(tools check rules clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export mask)
 
-_shtab_penstock_tools_option_strings=(-h --help --upstream --upstream-cmd --config --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --format)
+_shtab_penstock_tools_option_strings=(-h --help --upstream --upstream-cmd --config --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --format --tokenizer)
 _shtab_penstock_check_option_strings=(-h --help)
 _shtab_penstock_rules_option_strings=(-h --help --from)
 _shtab_penstock_clients_option_strings=(-h --help --client --scope --dir --file --format)
@@ -25,7 +25,7 @@ _shtab_penstock_verify_option_strings=(-h --help --upstream --upstream-cmd --con
 _shtab_penstock_backtest_option_strings=(-h --help --config --against --webhook --script --format)
 _shtab_penstock_export_option_strings=(-h --help --to)
 _shtab_penstock_mask_option_strings=(-h --help --config)
-_shtab_penstock_option_strings=(-h --help --upstream --upstream-cmd --config --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --listen --stdio --allow-host --allow-origin --session-idle --record --audit --metrics --otel --validate --refresh-tools --era --max-message --call-timeout)
+_shtab_penstock_option_strings=(-h --help --upstream --upstream-cmd --config --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --listen --stdio --allow-host --allow-origin --session-idle --record --audit --metrics --otel --validate --refresh-tools --era --input-timeout --max-message --call-timeout)
 
 
 
@@ -34,6 +34,7 @@ _shtab_penstock_tools___order_choices=(upstream lock name)
 _shtab_penstock_tools___log_level_choices=(debug info warning error)
 _shtab_penstock_tools___log_format_choices=(text json)
 _shtab_penstock_tools___format_choices=(table json names)
+_shtab_penstock_tools___tokenizer_choices=(estimate o200k)
 _shtab_penstock_rules_pos_0_choices=(test explain)
 _shtab_penstock_rules___from_choices=(client upstream)
 _shtab_penstock_clients___client_choices=(claude-code claude-desktop cursor vscode vscode-insiders windsurf devin codex gemini zed cline goose continue jetbrains junie copilot-jetbrains lmstudio opencode copilot-cli kiro amp antigravity)
@@ -82,7 +83,7 @@ _shtab_penstock___order_choices=(upstream lock name)
 _shtab_penstock___log_level_choices=(debug info warning error)
 _shtab_penstock___log_format_choices=(text json)
 _shtab_penstock___validate_choices=(schema strict)
-_shtab_penstock___era_choices=(auto same)
+_shtab_penstock___era_choices=(auto bridge same)
 
 _shtab_penstock_tools_pos_0_nargs='*'
 _shtab_penstock_tools__h_nargs=0

@@ -51,7 +51,7 @@ function _shtab_penstock_using
 end
 
 set -g _shtab_penstock_commands tools check rules clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export mask
-set -g _shtab_penstock_opts_with_value --against --allow --allow-host --allow-origin --as --audit --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --header --header-from --ignore --ignore-member --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --order --otel --pace --record --scope --script --session-idle --start-timeout --timeout --to --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --webhook
+set -g _shtab_penstock_opts_with_value --against --allow --allow-host --allow-origin --as --audit --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --header --header-from --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --order --otel --pace --record --scope --script --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --webhook
 
 complete -c penstock -e
 complete -c penstock -f
@@ -91,7 +91,8 @@ complete -c penstock -n _shtab_penstock_using -l metrics -x -d 'serve figures fo
 complete -c penstock -n _shtab_penstock_using -l otel -x -d 'send traces to an OpenTelemetry collector; without URL where OTEL_* variables say'
 complete -c penstock -n _shtab_penstock_using -l validate -xka "schema strict" -d 'check what the upstream sends against the MCP schema: tell, or also withhold (needs mcp-types)'
 complete -c penstock -n _shtab_penstock_using -l refresh-tools -d 'fetch and filter the tool list again when the upstream says that it changed'
-complete -c penstock -n _shtab_penstock_using -l era -xka "auto same" -d 'a client of the older era over an upstream that speaks only the newer one is translated; same: never'
+complete -c penstock -n _shtab_penstock_using -l era -xka "auto bridge same" -d 'translate for a client of one era over an upstream that speaks only the other; auto lets clients that know both fall back by themselves, same never translates'
+complete -c penstock -n _shtab_penstock_using -l input-timeout -x -d 'how long a translated question in the middle of a call waits for its answer; default 10m'
 complete -c penstock -n _shtab_penstock_using -l max-message -x -d 'the largest message, such as 50MB; default 10MiB'
 complete -c penstock -n _shtab_penstock_using -l call-timeout -x -d 'answer a request with an error, and cancel it, after so long; default never'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a tools -d 'Show which of the upstream'"'"'s tools are allowed and which are denied, by which pattern, and about how many tokens each costs a model.'
@@ -120,6 +121,7 @@ complete -c penstock -n '_shtab_penstock_using tools' -l log-level -xka "debug i
 complete -c penstock -n '_shtab_penstock_using tools' -l log-format -xka "text json" -d 'sentences or JSON lines'
 complete -c penstock -n '_shtab_penstock_using tools' -l version -d 'show program'"'"'s version number and exit'
 complete -c penstock -n '_shtab_penstock_using tools' -l format -xka "table json names" -d 'how to print them'
+complete -c penstock -n '_shtab_penstock_using tools' -l tokenizer -xka "estimate o200k" -d 'estimate tokens, or count those of the o200k vocabulary (needs tiktoken)'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a check -d 'Say whether a configuration file is right: every fault with its line and a hint, or, if it is, what it will do, in plain words.'
 complete -c penstock -n '_shtab_penstock_using check' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a rules -d 'Try rules without an upstream: run the fixtures in the file or beside it, or say what the rules would do with the messages on stdin.'

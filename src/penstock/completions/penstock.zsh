@@ -68,7 +68,8 @@ _shtab_penstock_options=(
   "--otel[send traces to an OpenTelemetry collector\; without URL where OTEL_\* variables say]:URL:"
   "--validate[check what the upstream sends against the MCP schema\: tell, or also withhold (needs mcp-types)]:validate:(schema strict)"
   "--refresh-tools[fetch and filter the tool list again when the upstream says that it changed]"
-  "--era[a client of the older era over an upstream that speaks only the newer one is translated\; same\: never]:era:(auto same)"
+  "--era[translate for a client of one era over an upstream that speaks only the other\; auto lets clients that know both fall back by themselves, same never translates]:era:(auto bridge same)"
+  "--input-timeout[how long a translated question in the middle of a call waits for its answer\; default 10m]:TIME:"
   "--max-message[the largest message, such as 50MB\; default 10MiB]:SIZE:"
   "--call-timeout[answer a request with an error, and cancel it, after so long\; default never]:TIME:"
 )
@@ -294,6 +295,7 @@ _shtab_penstock_tools_options=(
   "--log-format[sentences or JSON lines]:log_format:(text json)"
   "(- : *)--version[show program\'s version number and exit]"
   "--format[how to print them]:format:(table json names)"
+  "--tokenizer[estimate tokens, or count those of the o200k vocabulary (needs tiktoken)]:tokenizer:(estimate o200k)"
   "(*)::the upstream to spawn, with its arguments, after --:"
 )
 
