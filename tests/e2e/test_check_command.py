@@ -194,6 +194,22 @@ def test_a_path_that_begins_where_nothing_is_gets_a_hint(tmp_path: Path) -> None
     ]
 
 
+FRAMES = """\
+interceptor:
+  transport_rules:
+    - id: size
+      conditions: [{size_greater_than: 1MB}]
+      actions:
+        - run_script: /nowhere/check.sh
+"""
+
+
+def test_rules_about_frames_are_looked_at_too(tmp_path: Path) -> None:
+    _, faults = faults_of(tmp_path, FRAMES)
+    (fault,) = faults
+    assert fault.startswith(":6: interceptor.transport_rules[0].actions[0]: there is no program")
+
+
 def test_a_run_is_not_kept_from_starting_by_what_may_come_later(tmp_path: Path) -> None:
     path = tmp_path / "gate.yaml"
     path.write_text(WELL_FORMED)

@@ -53,10 +53,7 @@ def check_meaning(reading: ConfigReading) -> None:
         return
     from penstock.config.rule_check import check_rules
 
-    tree = reading.tree["interceptor"]
-    rules = tree.get("rules") if isinstance(tree, dict) else None
-    order = {rule["id"]: number for number, rule in enumerate(rules or ())}
-    check_rules(reading.config.interceptor, order, reading.findings)
+    check_rules(reading.config.interceptor, reading.findings)
 
 
 SHARED_SESSIONS = (

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from penstock.config.check import Findings
+from penstock.config.check import Findings, place_of
+from penstock.config.formats.document import Path
 from penstock.config.keys import INTERCEPTOR
 from penstock.effects.addresses import is_public
 from penstock.errors import ConfigError
@@ -26,26 +27,31 @@ from penstock.wire.mcp.methods import KNOWN
 _SCRIPT_ENDINGS = (".py", ".sh", ".js", ".mjs", ".rb", ".pl")
 
 
-def check_rules(config: InterceptorConfig, order: dict[str, int], findings: Findings) -> None:
-    """Notes what is wrong with rules that are well-formed; `order` says where each id stands in the file."""
+def check_rules(config: InterceptorConfig, findings: Findings) -> None:
+    """Notes what is wrong with rules that are well-formed; they stand in the order of the file."""
     _check_methods(config, findings)
-    for rule in config.rules:
-        where = f"interceptor.rules[{order[rule.id]}]"
-        path = (INTERCEPTOR, "rules", order[rule.id])
-        for method in _methods(rule):
-            hint = _maybe_method(method)
-            if hint is not None:
-                findings.add((*path, "conditions"), f'{where}: MCP has no method "{method}"', hint)
-        for fault, hint in _field_faults(rule):
-            findings.add((*path, "conditions"), f"{where}: {fault}", hint)
-        if rule.enabled:
-            why = maybe_why_dead(rule, config.rules, config.chain.fail_fast)
-            if why is not None:
-                findings.add(path, f'{where}: the rule "{rule.id}" can never fire', why)
-        for number, action in enumerate(rule.actions):
-            for fault, hint in _action_faults(action):
-                place = (*path, "actions", number)
-                findings.add(place, f"{where}.actions[{number}]: {fault}", hint)
+    for section, rules in (("rules", config.rules), ("transport_rules", config.transport_rules)):
+        for index, rule in enumerate(rules):
+            path = (INTERCEPTOR, section, index)
+            _check_rule(rule, rules, config.chain.fail_fast, path, findings)
+
+
+def _check_rule(
+    rule: Rule, rules: tuple[Rule, ...], is_fail_fast: bool, path: Path, findings: Findings
+) -> None:
+    where = place_of(path)
+    for method in _methods(rule):
+        hint = _maybe_method(method)
+        if hint is not None:
+            findings.add((*path, "conditions"), f'{where}: MCP has no method "{method}"', hint)
+    for fault, hint in _field_faults(rule):
+        findings.add((*path, "conditions"), f"{where}: {fault}", hint)
+    why = maybe_why_dead(rule, rules, is_fail_fast) if rule.enabled else None
+    if why is not None:
+        findings.add(path, f'{where}: the rule "{rule.id}" can never fire', why)
+    for number, action in enumerate(rule.actions):
+        for fault, hint in _action_faults(action):
+            findings.add((*path, "actions", number), f"{where}.actions[{number}]: {fault}", hint)
 
 
 def _check_methods(config: InterceptorConfig, findings: Findings) -> None:
