@@ -32,6 +32,7 @@ help:
 	@echo "make dist         wheel and sdist, built twice and compared; make share makes what is shipped beside the code"
 	@echo "make release-check VERSION=x  one version everywhere, and nothing out of date"
 	@echo "make real-clients  install published AI clients and see that they find wrapped servers (large downloads)"
+	@echo "make real-world   published servers behind Penstock; writes docs/real-world.md"
 	@echo "make before-release  all of the long forms, one after another (hours)"
 	@echo "make clean        remove what the other commands made"
 
@@ -133,6 +134,10 @@ audit: $(STAMP)
 
 secrets: $(STAMP)
 	@$(BIN)/python scripts/find_secrets.py
+
+# Published servers behind Penstock; writes docs/real-world.md.
+real-world: $(STAMP) peers
+	$(BIN)/python scripts/real_world.py --write
 
 # The hot path, in instructions: the same whatever else the machine does. Code 3: no valgrind here.
 instructions: $(STAMP)
