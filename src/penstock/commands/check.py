@@ -59,7 +59,8 @@ def check_meaning(reading: ConfigReading) -> None:
 SHARED_SESSIONS = (
     "Note: over HTTP, clients of protocol version 2026-07-28 that send no Authorization header are one "
     "session to these rules, since whatever else tells them apart they could make up. What is counted or "
-    "remembered by session they share. Give each client a token of its own to keep them apart."
+    "remembered by session they share. To tell them apart, let them authenticate, or key by something in the "
+    "call: ${param.PATH}."
 )
 
 
@@ -86,7 +87,7 @@ def _remembers_sessions(config: InterceptorConfig) -> bool:
 
     return any(
         isinstance(action, SetState) or (isinstance(action, RateLimit) and "session_id" in action.key.source)
-        for rule in config.rules
+        for rule in config.rules + config.transport_rules
         for action in rule.actions
     ) or any(getattr(guard.object, "counts_sessions", False) for _, guard in config.guards)
 

@@ -14,7 +14,6 @@ from penstock.policy.faults import Fault, Place
 from penstock.policy.rules.actions import (
     ACTIONS,
     InjectError,
-    RateLimit,
     RemoveParam,
     SetParam,
     SetResult,
@@ -231,11 +230,6 @@ def describe(config: InterceptorConfig) -> list[str]:
     if not (rules or frames or config.guards or config.generals):
         lines.append("There are no rules: everything passes.")
         return lines
-    if any(_keys_by_session(action) for rule in frames + rules for action in rule.actions):
-        lines.append(
-            "Limits by ${session_id}: modern clients that send no credentials are one session together. "
-            "To tell them apart, let them authenticate, or key by something in the call: ${param.PATH}."
-        )
     heard = "the first block ends it" if chain.fail_fast else "all are heard, and any block wins"
     side = ", those that wait side by side" if chain.is_parallel else ""
     lines.append(f"In this order{side}; {heard}. All within {spoken_duration(chain.timeout)} a message.")
@@ -247,10 +241,6 @@ def describe(config: InterceptorConfig) -> list[str]:
         what = "A request" if len(blocked) == 2 else f"A request of the class {blocked[0]}"
         lines.append(f"{what} that no rule speaks about is blocked, but for {', '.join(sorted(VITAL))}.")
     return lines
-
-
-def _keys_by_session(action: Any) -> bool:
-    return isinstance(action, RateLimit) and "${session_id}" in action.key.source
 
 
 def _described(rule: Rule) -> str:

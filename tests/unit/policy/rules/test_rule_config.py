@@ -286,11 +286,3 @@ def test_deciding_is_pure_and_a_plain_start_loads_none_of_it() -> None:
     for program in (code, plain):
         ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert ran.stdout.strip() == "[]"
-
-
-def test_a_limit_by_session_says_who_is_one_session() -> None:
-    limit = {"limit": 2, "window": "1m"}
-    said = "modern clients that send no credentials are one session"
-    assert any(said in line for line in describe(loaded({"rules": [rule({"rate_limit": limit})]})))
-    by_name = {**limit, "key": "${param.name}"}
-    assert not any(said in line for line in describe(loaded({"rules": [rule({"rate_limit": by_name})]})))
