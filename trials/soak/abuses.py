@@ -158,13 +158,19 @@ async def _read_on(reader: asyncio.StreamReader) -> None:
 
 
 async def _settled(pid: int) -> int:
-    """Private memory once it does not fall any more: what was sent may still be on its way."""
-    least, since = uss(pid), time.monotonic()
-    while time.monotonic() < since + 2.0:
+    """Private memory once the process has nothing to do: what was sent may still be on its way."""
+    worked, since, end = _ticks(pid), time.monotonic(), time.monotonic() + 60
+    while time.monotonic() < min(since + 2.0, end):
         await asyncio.sleep(0.1)
-        if (now := uss(pid)) < least - MIB // 4:
-            least, since = now, time.monotonic()
-    return least
+        if (now := _ticks(pid)) > worked + 1:  # looking at the clock costs a little, too
+            worked, since = now, time.monotonic()
+    return uss(pid)
+
+
+def _ticks(pid: int) -> int:
+    """Processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 ABUSES = {"hung up": Abuser.hang_up, "refused": Abuser.be_refused, "invented": Abuser.invent}

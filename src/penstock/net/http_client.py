@@ -109,7 +109,8 @@ class HttpClient:
         if connection is not None:
             connection.send(message, is_head, ticket, rest)
         else:
-            task = self._loop.create_task(self._send_on_new_connection(message, is_head, ticket, rest))
+            ticket.unsent = message, rest, is_head
+            task = self._loop.create_task(self._send_on_new_connection(ticket))
             ticket.connecting = task
             self._connecting[task] = ticket
             task.add_done_callback(self._connected)
@@ -171,14 +172,14 @@ class HttpClient:
             connection.close_now()
         return None
 
-    async def _send_on_new_connection(
-        self, message: bytes, is_head: bool, ticket: Ticket, rest: bytes
-    ) -> None:
+    async def _send_on_new_connection(self, ticket: Ticket) -> None:
         def send(connection: UpstreamConnection) -> None:
             self._open.add(connection)
-            if ticket.is_done:
+            unsent, ticket.unsent = ticket.unsent, None
+            if ticket.is_done or unsent is None:
                 connection.close_now()
             else:
+                message, rest, is_head = unsent
                 connection.send(message, is_head, ticket, rest)
 
         def new_connection() -> UpstreamConnection:

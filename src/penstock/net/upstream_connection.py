@@ -52,7 +52,7 @@ _NOBODY = _Nobody()
 class Ticket:
     """A request under way: its receiver can have it slowed down or stopped."""
 
-    __slots__ = ("connecting", "connection", "head", "is_done", "is_paused", "receiver")
+    __slots__ = ("connecting", "connection", "head", "is_done", "is_paused", "receiver", "unsent")
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -61,6 +61,9 @@ class Ticket:
         self.head: ResponseHead | None = None  # of the response, once it has come; it may serve others too
         self.is_paused = False
         self.is_done = False
+        # Head and body of a request that waits for its connection, and whether it is a HEAD. Here, and in no
+        # coroutine: asyncio ties those that are cancelled in cycles.
+        self.unsent: tuple[bytes, bytes, bool] | None = None
 
     @property
     def is_sent(self) -> bool:
@@ -84,6 +87,7 @@ class Ticket:
         if not self.is_done:
             self.is_done = True
             self.receiver = _NOBODY
+            self.unsent = None
             if self.connection is not None:
                 self.connection.close_now()
             elif self.connecting is not None:
@@ -94,7 +98,7 @@ class Ticket:
         """Tells the receiver that this is the end, unless it was told so before."""
         if not self.is_done:
             self.is_done = True
-            self.connection = None
+            self.connection = self.unsent = None
             # They know each other: untied, both are gone without the collector.
             receiver, self.receiver = self.receiver, _NOBODY
             try:
