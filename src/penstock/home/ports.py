@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 
@@ -21,8 +22,9 @@ def is_taken(host: str, port: int) -> bool:
 
 def maybe_owner(port: int) -> str | None:
     """The process that listens on `port`, as far as the system tells us."""
+    tables = ("/proc/net/tcp", "/proc/net/tcp6") if sys.platform == "linux" else ()
     sockets = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for table in tables:
         try:
             rows = Path(table).read_text().splitlines()[1:]
         except OSError:
