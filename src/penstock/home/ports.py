@@ -22,7 +22,9 @@ def is_taken(host: str, port: int) -> bool:
 
 def maybe_owner(port: int) -> str | None:
     """The process that listens on `port`, as far as the system tells us."""
-    tables = ("/proc/net/tcp", "/proc/net/tcp6") if sys.platform == "linux" else ()
+    tables: tuple[str, ...] = ()
+    if sys.platform == "linux":
+        tables = ("/proc/net/tcp", "/proc/net/tcp6")
     sockets = set()
     for table in tables:
         try:
