@@ -166,6 +166,8 @@ def choose_door(
             message_bytes=_message_bytes(options, file),
             refreshes_tools=options.refresh_tools or file.refreshes_tools,
             era=options.era or file.era or "auto",
+            batch=file.batch or "inspect",
+            on_crash=file.on_crash or "answer",
             input_seconds=_seconds(
                 options.input_timeout, "--input-timeout", file.input_seconds, limits.INPUT_SECONDS
             ),

@@ -34,14 +34,16 @@ def open_gate(
 ) -> OpenGate:
     """The gate that `config` asks for."""
     schema = SchemaCheck(config.validate) if config.validate is not None else None
-    if live_rules is None and not observers:
-        return OpenGate(Gate(config.choice, schema))
-    sessions = _session_table(config)
     gate = Gate(config.choice, schema)
     if live_rules is not None:
         from penstock.gate.ruled import RuledGate
 
         gate = RuledGate(config.choice, schema, live_rules.rules)
+    gate.takes_batches = config.batch == "inspect"
+    gate.answers_losses = config.on_crash == "answer"
+    if live_rules is None and not observers:
+        return OpenGate(gate)
+    sessions = _session_table(config)
     if observers:
         from penstock.gate.observed import ObservedGate
 

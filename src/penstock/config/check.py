@@ -98,6 +98,8 @@ def _check_value(value: object, key: Key, path: Path, findings: Findings) -> obj
         return None
     if kind is Kind.NUMBER and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
+    if kind is Kind.CODE and isinstance(value, int) and not isinstance(value, bool) and value < 0:
+        return value
     if kind in _WRITTEN and isinstance(value, str | int) and not isinstance(value, bool):
         try:
             return _WRITTEN[kind](str(value), place_of(path))

@@ -29,7 +29,7 @@ from penstock.policy.faults import did_you_mean
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.wire.http.url import parse_url
-from penstock.wire.mcp.replies import one_line
+from penstock.wire.mcp.replies import TOOL_NOT_FOUND, one_line
 
 if TYPE_CHECKING:
     from penstock.policy.rules.interceptor_config import InterceptorConfig
@@ -98,6 +98,7 @@ class ConfigReading:
                     allow=self._patterns(tools, "allow") + self._tool_names(server, "enabled"),
                     read_only=bool(tools.get("read_only")),
                     strict_arguments=tools.get("arguments") == "strict",
+                    deny_code=cast("int", tools.get("deny_code", TOOL_NOT_FOUND)),
                 ),
                 tools,
             ),
@@ -109,6 +110,8 @@ class ConfigReading:
             message_bytes=cast("int | None", cast(Section, root.get("limits") or {}).get("message")),
             refreshes_tools=tools.get("refresh") == "on-change",
             era=cast("str | None", root.get("era")),
+            batch=cast("str | None", root.get("batch")),
+            on_crash=cast("str | None", root.get("on_crash")),
             input_seconds=cast("float | None", timeouts.get("input")),
             validate=cast("str | None", root.get("validate")),
             log_level=cast("str | None", log.get("level")),

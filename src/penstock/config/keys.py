@@ -33,6 +33,7 @@ class Kind(enum.Enum):
     MESSAGE = "a JSON-RPC message, as an object or as JSON text"
     FILE_SIZE = "a size like 256MiB, at least 4 KiB"
     NUMBER = "a whole number"
+    CODE = "an error code, a whole number below zero"
     ANY = "anything"
 
 
@@ -50,6 +51,8 @@ SERVER_TABLES = ("mcpServers", "servers", "mcp_servers")
 """What AI clients call the table of their servers."""
 
 ERAS = ("auto", "bridge", "same")
+BATCHES = ("inspect", "refuse")
+CRASHES = ("answer", "silent")
 VERDICTS = ("pass", "block", "drop", "answer")
 _TRANSPORTS = ("stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse")
 
@@ -92,6 +95,18 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             Kind.CHOICE,
             "Clients of one era over an upstream of the other: translate, also from discovery on, or never.",
             ERAS,
+        ),
+        Key(
+            "batch",
+            Kind.CHOICE,
+            "An array of messages, in the one protocol version that has them: look at each, or refuse it.",
+            BATCHES,
+        ),
+        Key(
+            "on_crash",
+            Kind.CHOICE,
+            "Over stdio, what a request hears when the upstream is lost: an error, or nothing.",
+            CRASHES,
         ),
         Key("timeouts", Kind.SECTION, "How long to wait.", section="timeouts"),
         Key("limits", Kind.SECTION, "How much is taken.", section="limits"),
@@ -179,6 +194,11 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("deny", Kind.TEXTS, "Patterns; tools whose name matches one are hidden."),
         Key("allow", Kind.TEXTS, "Patterns; only tools whose name matches one are kept. `deny` wins."),
         Key("read_only", Kind.FLAG, "Keep only tools annotated `readOnlyHint: true`."),
+        Key(
+            "deny_code",
+            Kind.CODE,
+            "What a call of a hidden or unknown tool is answered with; default -32601.",
+        ),
         Key("lock", Kind.TEXT, "A file of `penstock lock`; only what is as it says there passes."),
         Key("lock_strict", Kind.FLAG, "With `lock`: any difference is an error."),
         Key("order", Kind.CHOICE, "Of the list; default the lock's, or else the upstream's.", ORDERS),

@@ -70,6 +70,10 @@ class ProxyConfig(Struct, frozen=True):
     refreshes_tools: bool = False  # follow the upstream when its tool list changes
     era: str = "auto"  # whether clients of one era are led to an upstream of the other: auto, bridge, same
     input_seconds: float = limits.INPUT_SECONDS
+    batch: str = (
+        "inspect"  # what becomes of an array of messages where the protocol has them: inspect, refuse
+    )
+    on_crash: str = "answer"  # what who waits hears when the upstream is lost: answer, silent
     validate: str | None = None  # "schema" or "strict": check the upstream's messages against the MCP schema
     log_level: str = "info"
     log_format: str = "text"
@@ -107,6 +111,8 @@ class FileConfig(Struct, frozen=True):
     message_bytes: int | None = None
     refreshes_tools: bool = False
     era: str | None = None
+    batch: str | None = None
+    on_crash: str | None = None
     input_seconds: float | None = None
     validate: str | None = None
     log_level: str | None = None
@@ -129,6 +135,7 @@ def merge_filters(flags: ToolFilter, file: ToolFilter) -> ToolFilter:
         allow=flags.allow or file.allow,
         read_only=flags.read_only or file.read_only,
         strict_arguments=file.strict_arguments,
+        deny_code=file.deny_code,
         lock=flags.lock or file.lock,
         budget=flags.budget or file.budget,
         order=file.order if flags.order == "upstream" else flags.order,

@@ -34,7 +34,8 @@ class PostedBatch:
         self, passthrough: Passthrough, batch: Batch, request: Request, reply: Reply, head: PassthroughHead
     ) -> None:
         """Raises ClientProtocolError when there must be no such array."""
-        if head.version not in (None, BATCH_VERSION) or not batch.parts:
+        has_batches = passthrough.gate.takes_batches and head.version in (None, BATCH_VERSION)
+        if not has_batches or not batch.parts:
             raise ClientProtocolError(
                 INVALID_REQUEST, "Invalid request: batches are not part of this protocol version"
             )

@@ -37,6 +37,8 @@ class Gate:
     def __init__(self, choice: ToolFilter, schema: SchemaCheck | None = None) -> None:
         self.choice = choice
         self.is_filtering = choice.is_active
+        self.takes_batches = True  # where the protocol has them
+        self.answers_losses = True  # whoever waits for an upstream that is lost hears so
         self.may_object = choice.is_active  # it may keep back what a careless reader could find in odd bytes
         self._schema = schema
         self._judge = judge

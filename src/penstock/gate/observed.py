@@ -40,6 +40,8 @@ class ObservedGate(Gate):
         self._own = session
         self.choice = inner.choice
         self.is_filtering = inner.is_filtering
+        self.takes_batches = inner.takes_batches
+        self.answers_losses = inner.answers_losses
         self.may_object = inner.may_object
         self.lists_hidden_tools = inner.lists_hidden_tools  # type: ignore[method-assign]
         self.shown_error = inner.shown_error  # type: ignore[method-assign]

@@ -123,7 +123,7 @@ class SessionRelay:
         except Exception:
             # A fault of ours must neither let a message pass half judged nor end the session.
             log.exception("A message from the client could not be handled.")
-            token = message.id_token if isinstance(message, Message) else None
+            token = None if isinstance(message, Batch) else message.id_token
             self._client.refuse(error_reply(token, INTERNAL_ERROR, "Internal error"), route)
 
     def take(self, message: Message | Batch, route: Route | None = None, headers: Headers = ()) -> bool:
@@ -226,7 +226,7 @@ class SessionRelay:
         carry_out(self._gate.client_says(message, exchange), message, self._upstream.send)
 
     def _take_batch(self, batch: Batch, route: Route | None, headers: Headers) -> bool:
-        if not self._handshake.has_batches or not batch.parts:
+        if not (self._handshake.has_batches and self._gate.takes_batches and batch.parts):
             reason = "Invalid request: batches are not part of this protocol version"
             self.refuse_client(ClientProtocolError(INVALID_REQUEST, reason), route, batch.raw)
             return True
@@ -307,7 +307,6 @@ class SessionRelay:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Nothing is held any more."""
         self._client.resume(_HOLDING)
         self._say_if_idle()
 
@@ -433,7 +432,8 @@ class SessionRelay:
             self._lose(exchange, error)
 
     def _lose(self, exchange: Exchange, error: UpstreamError) -> None:
-        self._reply(exchange, upstream_error_reply(exchange.id_token, error))
+        if self._gate.answers_losses or exchange.route is not None:  # a POST always gets an answer
+            self._reply(exchange, upstream_error_reply(exchange.id_token, error))
 
     def _fail(self, exchange: Exchange, why: str) -> None:
         self._reply(exchange, error_reply(exchange.id_token, INTERNAL_ERROR, why))

@@ -11,6 +11,7 @@ from penstock.wire.json.json_walk import first_byte
 from penstock.wire.mcp.eras import maybe_modern_meta
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import (
+    TOOL_NOT_FOUND,
     error_reply,
     failed_call,
     raw_error_reply,
@@ -29,7 +30,9 @@ def refusal(message: Message, context: Context, blocked: Blocked, code: int) -> 
     stop = blocked.stop
     if blocked.is_opaque:
         if method_of(message, context) == "tools/call":
-            return tool_not_found(id_token, _tool_name(message, context))
+            catalog = context.exchange.catalog if context.exchange is not None else None
+            code = TOOL_NOT_FOUND if catalog is None else catalog.deny_code
+            return tool_not_found(id_token, _tool_name(message, context), code)
         return error_reply(id_token, METHOD_NOT_FOUND, "Method not found")
     if stop.is_told_as_result and method_of(message, context) == "tools/call":
         return result_reply(id_token, failed_call(stop.reason, _is_modern(message, context)))

@@ -31,7 +31,7 @@ from penstock.wire.json.ambiguity import (
     members,
 )
 from penstock.wire.json.splice import with_value, without
-from penstock.wire.mcp.replies import printable
+from penstock.wire.mcp.replies import TOOL_NOT_FOUND, printable
 
 if TYPE_CHECKING:
     from penstock.policy.tools.argument_types import ArgumentTypes
@@ -71,6 +71,7 @@ class ToolCatalog(Struct, frozen=True):
         None  # tools whose arguments are checked; then none is in `names`
     )
     remarks: tuple[str, ...] = ()  # what people should hear of the list as a whole
+    deny_code: int = TOOL_NOT_FOUND  # what a call of any other tool is answered with
 
 
 _decode_text = msgspec.json.Decoder(str).decode
@@ -136,6 +137,7 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
         unmatched=tuple(choice.unmatched(sorted(seen))),
         warnings=tuple(warnings),
         typed=_types_of(allowed) if choice.strict_arguments else None,
+        deny_code=choice.deny_code,
         remarks=tuple(remarks),
     )
 

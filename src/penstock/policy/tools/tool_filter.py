@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from penstock.wire.mcp.replies import TOOL_NOT_FOUND
+
 if TYPE_CHECKING:
     from penstock.policy.tools.budget import Budget
     from penstock.policy.tools.tool_lock import ToolLock
@@ -50,6 +52,7 @@ class ToolFilter(Struct, frozen=True):
     strict_arguments: bool = False
     lock: ToolLock | None = None  # only tools that are as they were locked
     budget: Budget | None = None  # what they may cost together
+    deny_code: int = TOOL_NOT_FOUND  # the code of "Tool not found"
     order: str = "upstream"  # of the list: the upstream's, the lock's, or by name
 
     @property

@@ -14,7 +14,6 @@ from penstock.wire.json.ambiguity import as_lax_readers_see
 from penstock.wire.mcp.eras import maybe_modern_meta
 from penstock.wire.mcp.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import (
-    TOOL_NOT_FOUND,
     error_reply,
     failed_call,
     printable,
@@ -86,9 +85,9 @@ def _call(message: Message, catalog: ToolCatalog) -> Verdict:
         return FORWARD
     if catalog.typed is not None and name in catalog.typed:
         return _typed_call(message, name, catalog.typed[name])
-    why = Why(STAGE, "deny", f"Tool not found: {printable(name)}", TOOL_NOT_FOUND)
+    why = Why(STAGE, "deny", f"Tool not found: {printable(name)}", catalog.deny_code)
     _say_once(catalog, name)
-    return Answer(tool_not_found(message.id_token, name), word="deny", why=why)
+    return Answer(tool_not_found(message.id_token, name, catalog.deny_code), word="deny", why=why)
 
 
 _told: dict[tuple[int, str], None] = {}

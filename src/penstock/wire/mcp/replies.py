@@ -71,9 +71,9 @@ def failed_call(reason: str, is_modern: bool) -> bytes:
     return msgspec.json.encode(result)
 
 
-def tool_not_found(id_token: bytes, name: str) -> bytes:
+def tool_not_found(id_token: bytes, name: str, code: int = TOOL_NOT_FOUND) -> bytes:
     """The one answer for every tool that is not in the catalog, whatever the reason."""
-    return error_reply(id_token, TOOL_NOT_FOUND, f"Tool not found: {printable(name)}")
+    return error_reply(id_token, code, f"Tool not found: {printable(name)}")
 
 
 def printable(name: str) -> str:
