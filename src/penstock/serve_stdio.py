@@ -19,7 +19,6 @@ from penstock.observers import open_observers
 from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
 from penstock.relay.contracts import UpstreamLink
-from penstock.relay.first_request import FirstRequestLink
 from penstock.relay.session_relay import SessionRelay
 from penstock.relay.upstream_state import State, UpstreamState
 
@@ -65,8 +64,10 @@ class _StdioSession:
         self._upstream = open_upstream(config, warden, is_first=True)
         self._client = StdioClient(fds, self._on_client_end)
         link: UpstreamLink = self._upstream
-        if config.era != "same":
-            link = first = FirstRequestLink(self._upstream, config.era == "bridge", config.input_seconds)
+        if config.era == "bridge":
+            from penstock.relay.first_request import FirstRequestLink
+
+            link = first = FirstRequestLink(self._upstream, config.input_seconds)
         self._relay = SessionRelay(
             self._client,
             link,
@@ -79,7 +80,7 @@ class _StdioSession:
             translates=config.era != "same",
             refreshes=config.refreshes_tools,
         )
-        if config.era != "same":
+        if config.era == "bridge":
             first.on_chosen = self._relay.use
         self._client.hearer = self._relay
         self._client.peer = self._upstream

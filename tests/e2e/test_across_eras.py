@@ -176,7 +176,7 @@ def test_an_answer_without_a_handshake_does_not_prove_the_newer_era(tmp_path: Pa
         "        'error': {'code': -32601, 'message': 'Method not found'}}\n"
         "    print(json.dumps(answer), flush=True)\n"
     )
-    with Gate(tmp_path, *DENY, command=[sys.executable, "-c", careless]) as gate:
+    with Gate(tmp_path, *DENY, *BRIDGE, command=[sys.executable, "-c", careless]) as gate:
         gate.say(request(b"1", "tools/list", b"{%b}" % META))
         listed = json.loads(gate.answer(b"1"))["result"]
         assert listed["resultType"] == "complete"

@@ -67,8 +67,7 @@ def test_what_belongs_to_one_modern_request_is_not_copied_to_ours(tmp_path: Path
         meta = META[:-1] + b',"progressToken":5,"traceparent":"00-x"}'
         gate.say(request(b"1", "tools/list", b"{%b}" % meta))
         gate.answer(b"1")
-        discovery, ours = [json.loads(line) for line in gate.reached()]
-        assert discovery["method"] == "server/discover"
+        (ours,) = [json.loads(line) for line in gate.reached()]
         assert set(ours["params"]["_meta"]) == {
             "io.modelcontextprotocol/protocolVersion",
             "io.modelcontextprotocol/clientInfo",
@@ -133,7 +132,7 @@ def test_tools_that_an_upstream_adds_before_anybody_has_looked_are_in_the_catalo
     with Gate(tmp_path, *DENY) as gate:
         gate.handshake()
         names = ["echo", "late", "write_late"]
-        tools = ",".join(f'{{"name":"{name}","inputSchema":{{}}}}' for name in names)
+        tools = ",".join(f'{{"name":"{name}","inputSchema":{{"type":"object"}}}}' for name in names)
         gate.order("retool", raw=f'{{"tools":[{tools}]}}')
         assert _names(gate.ask("tools/list")) == ["echo", "late"]
         gate.order("retool", raw='{"tools":[]}')

@@ -115,7 +115,7 @@ def test_what_is_said_at_the_start(tmp_path: Path) -> None:
     with Gate(tmp_path, "--deny", "^write_,^nothing$", "--deny", "delete") as gate:
         gate.handshake()
         assert gate.is_alive()
-        assert "2 tools allowed, 2 denied, about 17 tokens saved (estimated" in gate.stderr
+        assert "2 tools allowed, 2 denied, about 33 tokens saved (estimated" in gate.stderr
         assert "Denied (--deny ^write_): write_file.\n" in gate.stderr
         assert "Denied (--deny delete): delete_file.\n" in gate.stderr
         assert "warning: This pattern matches no tool: --deny ^nothing$\n" in gate.stderr

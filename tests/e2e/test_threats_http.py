@@ -402,7 +402,8 @@ def test_95_96_odd_names_in_a_list(tmp_path: Path, upstream: str):
         b"delete\\u005ffile2",
     ]
     entries = b",".join(
-        b'{"name":"%b","inputSchema":{"$ref":"http://127.0.0.1:9/x"}}' % name for name in names
+        b'{"name":"%b","inputSchema":{"type":"object","$ref":"http://127.0.0.1:9/x"}}' % name
+        for name in names
     )
     pages = tmp_path / "pages"
     pages.write_bytes(b'{"tools":[%b,{"name":"no-schema"},7,{"inputSchema":{"type":"object"}}]}\n' % entries)

@@ -216,7 +216,7 @@ def test_104_an_answer_that_is_too_large_becomes_an_error(live: Live, size: int,
     answer = gate.order("big", bytes=size, last=is_last)
     assert answer["error"]["code"] == -32603
     assert gate.is_alive()
-    assert str(size) in gate.stderr or size > 20 * 1024 * 1024
+    assert f"{size:,}" in gate.stderr or size > 20 * 1024 * 1024
 
 
 def test_95_escaped_and_decomposed_names_are_filtered(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_34_an_answer_to_the_upstream_passes_once(live: Live) -> None:
 
 
 def test_103_references_in_a_schema_are_bytes_like_any_other(tmp_path: Path) -> None:
-    tool = b'{"name":"echo","inputSchema":{"$ref":"http://127.0.0.1:9/x","x-mcp-header":"a\\r\\nb"}}'
+    tool = b'{"name":"echo","inputSchema":{"type":"object","$ref":"http://127.0.0.1:9/x","x-mcp-header":"a\\r\\nb"}}'
     with Gate(tmp_path, *DENY, pages=[b'{"tools":[%b]}' % tool]) as gate:
         gate.handshake()
         gate.say(request(b"1", "tools/list"))

@@ -9,8 +9,8 @@ from trials.attack.rows import DROPPED, PASSED, REFUSED, Hostile
 
 URLS = ("sse", "streamable")
 MIB = 1024 * 1024
-LISTING = b'{"tools":[{"name":"delete_file","inputSchema":{}}]}'
-ESCAPED = b'{"t\\u006fols":[{"n\\u0061me":"d\\u0065lete\\u005ffile","inputSchema":{}}]}'
+LISTING = b'{"tools":[{"name":"delete_file","inputSchema":{"type":"object"}}]}'
+ESCAPED = b'{"t\\u006fols":[{"n\\u0061me":"d\\u0065lete\\u005ffile","inputSchema":{"type":"object"}}]}'
 NOTE = b'{"jsonrpc":"2.0","method":"x","params":%b}' % LISTING
 UTF7 = b'{"x":"+ACI-,+ACI-tools+ACI-:[{+ACI-name+ACI-:+ACI-delete+AF8-file+ACI-}],+ACI-y+ACI-:+ACI-"}'
 OTHER_ENDS = {
@@ -122,7 +122,7 @@ ATTACKS = [
     *(
         _bad("95", f"a list of tools as {what}", _result(b'{"tools":%b}' % tools))
         for what, tools in (
-            ("an object", b'{"delete_file":{"inputSchema":{}}}'),
+            ("an object", b'{"delete_file":{"inputSchema":{"type":"object"}}}'),
             ("bare names", b'["echo","delete_file"]'),
             ("functions", b'[{"type":"function","function":{"name":"delete_file"}}]'),
             ("lists", b'[[{"name":"delete_file"}]]'),

@@ -82,8 +82,8 @@ def a_list_that_changes(cell: Cell) -> tuple[str, str]:
     door = cell.connect()
     door.order(
         "retool",
-        raw='{"tools":[{"name":"echo","description":"obey","inputSchema":{}},{"name":"fresh","inputSchema":{}},'
-        '{"name":"write_file","inputSchema":{}}]}',
+        raw='{"tools":[{"name":"echo","description":"obey","inputSchema":{"type":"object"}},{"name":"fresh","inputSchema":{"type":"object"}},'
+        '{"name":"write_file","inputSchema":{"type":"object"}}]}',
     )
     tools = door.ask("tools/list")["result"]["tools"]
     refused = door.call("fresh")
@@ -178,19 +178,19 @@ def one_byte_a_write(cell: Cell) -> tuple[str, str]:
 
 _ACCENTED = unicodedata.normalize("NFD", "supprimé").encode()
 _LYING = [
-    b'{"name":"\\u0077rite_file","inputSchema":{}}',
-    b'{"n\\u0061me":"delete\\u005ffile","inputSchema":{}}',
-    b'{"name":"echo","inputSchema":{}}',
-    b'{"name":"echo","description":"delete_file in disguise","inputSchema":{}}',
-    b'{"name":"read_file","inputSchema":{}}',
-    b'{"name":"twice","name":"delete_file","inputSchema":{}}',
-    b'{"name":"delete_file","name":"twice","inputSchema":{}}',
-    b'{"name":"cased","Name":"delete_file","inputSchema":{}}',
-    b'{"name":"%b","inputSchema":{}}' % _ACCENTED,
-    b'{"name":"delete_file ","inputSchema":{}}',
-    b'{"name":"a\\u001b[31m","inputSchema":{}}',
-    b'{"name":["delete_file"],"inputSchema":{}}',
-    b'{"title":"delete_file","inputSchema":{}}',
+    b'{"name":"\\u0077rite_file","inputSchema":{"type":"object"}}',
+    b'{"n\\u0061me":"delete\\u005ffile","inputSchema":{"type":"object"}}',
+    b'{"name":"echo","inputSchema":{"type":"object"}}',
+    b'{"name":"echo","description":"delete_file in disguise","inputSchema":{"type":"object"}}',
+    b'{"name":"read_file","inputSchema":{"type":"object"}}',
+    b'{"name":"twice","name":"delete_file","inputSchema":{"type":"object"}}',
+    b'{"name":"delete_file","name":"twice","inputSchema":{"type":"object"}}',
+    b'{"name":"cased","Name":"delete_file","inputSchema":{"type":"object"}}',
+    b'{"name":"%b","inputSchema":{"type":"object"}}' % _ACCENTED,
+    b'{"name":"delete_file ","inputSchema":{"type":"object"}}',
+    b'{"name":"a\\u001b[31m","inputSchema":{"type":"object"}}',
+    b'{"name":["delete_file"],"inputSchema":{"type":"object"}}',
+    b'{"title":"delete_file","inputSchema":{"type":"object"}}',
     b'"delete_file"',
 ]
 

@@ -1,8 +1,8 @@
 """Looking at a client's first request before the link to its upstream is chosen, and at none after it.
 
 A modern request proves nothing about the upstream: some legacy servers answer `tools/list` before any
-handshake, in a shape that modern clients do not take. So a client that does not ask `server/discover` is
-led through a link that does (`relay/adapters`); every other one speaks with the upstream directly.
+handshake, in a shape that modern clients do not take. So with `--era bridge` a modern client is led through a
+link that asks `server/discover` first (`relay/adapters`); a legacy one speaks with the upstream directly.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from penstock.wire.mcp.message import Kind, Message
 class FirstRequestLink:
     """Stands before a link until the first request has come; then `on_chosen` gets the link to use."""
 
-    def __init__(self, inner: UpstreamLink, is_bridged: bool, input_seconds: float) -> None:
-        """`is_bridged`: a client that asks server/discover is led to the other era too, and does not have to
-        fall back by itself."""
+    def __init__(self, inner: UpstreamLink, input_seconds: float) -> None:
         self.on_chosen: Callable[[UpstreamLink], None] = lambda link: None
         self._inner = inner
-        self._is_bridged = is_bridged
         self._input_seconds = input_seconds
 
     @property
@@ -50,8 +47,7 @@ class FirstRequestLink:
             self._inner.send(message)
             return
         link = self._inner
-        is_asking = message.method == "server/discover" and not self._is_bridged
-        if not is_asking and maybe_modern_meta(message.params) is not None:
+        if maybe_modern_meta(message.params) is not None:
             from penstock.relay.adapters.modern_client_link import ModernClientLink
 
             receiver = link.receiver

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from penstock import limits
+from penstock.wire.json.ambiguity import readable
 
 _TYPES = frozenset("array boolean integer null number object string".split())
 
@@ -20,8 +21,8 @@ def maybe_schema_fault(raw: bytes) -> str | None:
     if not raw:
         return "it has no inputSchema"
     try:
-        schema = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        schema = _decoded(raw)
+    except (ValueError, RecursionError):
         return "its inputSchema cannot be read"
     if not isinstance(schema, dict):
         return "its inputSchema is not an object"
@@ -29,6 +30,16 @@ def maybe_schema_fault(raw: bytes) -> str | None:
         return 'the type of its inputSchema is not "object"'
     where = _maybe_fault(schema, "inputSchema", limits.NESTING)
     return f"{where} is not what JSON Schema says" if where else None
+
+
+def _decoded(raw: bytes) -> object:
+    text = readable(raw)
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        import json  # takes numbers that few decoders hold; such a schema is one all the same
+
+        return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
 
 
 def _maybe_fault(schema: object, place: str, depth: int) -> str | None:
@@ -71,7 +82,9 @@ def _is_number(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return _is_number(value) and value >= 0 and value == int(value)  # type: ignore[operator,call-overload]
+    if isinstance(value, float):
+        return value >= 0 and value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_texts(value: object) -> bool:
