@@ -221,7 +221,7 @@ ROWS: dict[str, Row] = {
     "N182": Row(_N, "A policy block names rule and action in its data"),
     "N183": Row(_I, "Patterns are compiled once"),
     "N184": Row(_I, "A message is parsed once"),
-    "N185": Row(_I, "Large messages are streamed"),
+    "N185": Row(_I, "Large messages are streamed", waits="judging a message while it arrives"),
     "N186": Row(_I, "Logical operators stop at the first answer"),
     # Afterwards
     "O187": Row(_I, "Rules are reloaded without a restart"),

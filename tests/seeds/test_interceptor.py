@@ -487,28 +487,10 @@ def test_state_has_a_time_to_live_and_is_bounded() -> None:
 
 
 @row("N183", "N184", "N186")
-def test_a_message_is_read_once_however_many_rules_ask(tmp_path: Path) -> None:
-    from penstock.policy.rules.interceptor_config import build
+def test_a_message_is_read_once_however_many_rules_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    import test_rule_looks as looks
 
-    field = {"field": "text", "pattern": "^x"}
-    some, faults = build(
-        {"rules": [rule(f"r{n}", [{"param_matches": field}], {"block": "x"}) for n in range(9)]}
-    )
-    assert not faults
-    assert some is not None
-
-
-@row("N185")
-def test_large_messages_pass_whole_and_in_bounds(tmp_path: Path) -> None:
-    from gate import peak_memory
-
-    with Gate(tmp_path) as gate:
-        gate.handshake()
-        assert gate.is_alive()
-        before = peak_memory(gate.process.pid)
-        size = 8 * 1024 * 1024
-        assert len(gate.order("big", bytes=size)["result"]["text"]) > size - 200
-        assert peak_memory(gate.process.pid) - before < 4 * size
+    looks.test_a_path_is_walked_once_however_many_rules_ask(monkeypatch)
 
 
 @row("O187")

@@ -1,7 +1,8 @@
 """What a lock lets through beside tools: prompts that are as they were locked, and the locked instructions.
 
 Prompts and instructions steer a model as descriptions of tools do. A prompt that is new or has changed is
-left out of the list and cannot be asked for; instructions that are not the locked ones are cut out.
+left out of the list and cannot be asked for, nor can one that no list has shown yet: nobody knows whether
+it is as it was locked. Instructions that are not the locked ones are cut out.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class LockGate:
 
     def __init__(self, lock: ToolLock) -> None:
         self._lock = lock
-        self._withheld: set[str] = set()  # prompts that were locked and have been seen to differ
+        self._seen: set[str] = set()  # prompts that a list has shown to be as they were locked
         self._told: set[str] = set()
 
     def judge(self, message: Message, catalog: ToolCatalog | None) -> Verdict:
@@ -47,8 +48,12 @@ class LockGate:
         if message.kind is not Kind.REQUEST:
             return Drop(Why("lock", "drop", "prompts/get without an id"))
         name = _maybe_name(message.params)
-        if name is not None and name in self._lock.prompts and name not in self._withheld:
+        if name is not None and name in self._seen:
             return verdict
+        if name in self._lock.prompts:
+            self._tell(
+                f"The prompt {printable(name or '')} passes once prompts/list has shown it as it was locked."
+            )
         raw = error_reply(message.id_token, METHOD_NOT_FOUND, f"Prompt not found: {printable(name or '')}")
         return Answer(raw, word="deny", why=Why("lock", "deny", "the prompt is not as it was locked"))
 
@@ -81,9 +86,9 @@ class LockGate:
             seen[name] = raw
             if self._lock.is_prompt_locked(name, raw):
                 kept.append(raw)
-                self._withheld.discard(name)
+                self._seen.add(name)
             else:
-                self._withheld.add(name)
+                self._seen.discard(name)
         for text in differences(self._lock.prompts, seen, self._lock.ignored, frozenset(), "prompt"):
             if not text.endswith(" is gone."):  # it may be on another page
                 self._tell(text)
