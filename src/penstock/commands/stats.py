@@ -201,7 +201,11 @@ def _as_table(found: Statistics, never: list[str]) -> str:
         ).rstrip()
         for row in rows
     ]
-    lines.append(f"{len(found.sessions)} sessions, {found.whole.unanswered} requests were never answered.")
+    sessions, unanswered = len(found.sessions), found.whole.unanswered
+    lines.append(
+        f"{sessions} session{'s' * (sessions != 1)}; "
+        f"{unanswered} request{'s were' if unanswered != 1 else ' was'} never answered."
+    )
     if found.lost:
         lines.append(f"{found.lost} records were lost while recording.")
     if never:

@@ -17,6 +17,9 @@ USAGE = "penstock why FILE N [--config RULES]"
 _SHOWN = 2_000
 
 
+_WHO = {"client": "the client", "upstream": "the upstream", "penstock": "Penstock"}
+
+
 def parser() -> Parser:
     """The parser of `penstock why`."""
     made = Parser(
@@ -66,7 +69,7 @@ def _told(row: MessageRow, session: list[MessageRow]) -> Iterator[str]:
     line = row.line
     moment = datetime.fromtimestamp(line.t, UTC).isoformat(timespec="microseconds")
     what = " ".join(part for part in (row.method, row.tool) if part)
-    yield f"message {line.i}: {line.kind} of the {line.sender}{f': {what}' if what else ''}"
+    yield f"message {line.i}: {line.kind} of {_WHO.get(line.sender, line.sender)}{f': {what}' if what else ''}"
     yield f"  at {moment}, session {line.s}{f', client {row.client}' if row.client else ''}" + (
         f", {line.era} era" if line.era else ""
     )
@@ -94,7 +97,7 @@ def _exchange(row: MessageRow, session: list[MessageRow]) -> Iterator[str]:
     for one in session:
         if one.line.re == row.line.i:
             yield (
-                f"answered: by message {one.line.i} of the {one.line.sender}, after {one.ms or 0:.1f} ms: "
+                f"answered: by message {one.line.i} of {_WHO.get(one.line.sender, one.line.sender)}, after {one.ms or 0:.1f} ms: "
                 f"{_shown(one.line.sent or one.line.raw)}"
             )
 

@@ -124,7 +124,7 @@ def test_why_tells_the_rule_its_conditions_and_the_reply(recorded: Path) -> None
     told = penstock("why", str(recorded), str(blocked), "--config", rules)
     assert "verdict: block by no-keys" in told
     assert "Keys are secret" in told
-    assert re.search(r"answered: by message \d+ of the penstock", told)
+    assert re.search(r"answered: by message \d+ of Penstock", told)
     assert re.search(r"rule no-keys: applies\n +holds:", told)
     assert "does not hold" in told
     assert "session so far:" in told
