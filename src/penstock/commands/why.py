@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from penstock.arguments import Parser
 from penstock.errors import ConfigError, ProtocolError
 from penstock.observe.reader import RecordingReader
+from penstock.observe.recording import Line
 from penstock.observe.rows import MessageRow, Rows
 from penstock.wire.mcp.replies import one_line
 
@@ -18,6 +19,10 @@ _SHOWN = 2_000
 
 
 _WHO = {"client": "the client", "upstream": "the upstream", "penstock": "Penstock"}
+
+
+def _who(line: Line) -> str:
+    return _WHO.get(line.sender, line.sender)
 
 
 def parser() -> Parser:
@@ -69,7 +74,7 @@ def _told(row: MessageRow, session: list[MessageRow]) -> Iterator[str]:
     line = row.line
     moment = datetime.fromtimestamp(line.t, UTC).isoformat(timespec="microseconds")
     what = " ".join(part for part in (row.method, row.tool) if part)
-    yield f"message {line.i}: {line.kind} of {_WHO.get(line.sender, line.sender)}{f': {what}' if what else ''}"
+    yield f"message {line.i}: {line.kind} of {_who(line)}{f': {what}' if what else ''}"
     yield f"  at {moment}, session {line.s}{f', client {row.client}' if row.client else ''}" + (
         f", {line.era} era" if line.era else ""
     )
@@ -97,7 +102,7 @@ def _exchange(row: MessageRow, session: list[MessageRow]) -> Iterator[str]:
     for one in session:
         if one.line.re == row.line.i:
             yield (
-                f"answered: by message {one.line.i} of {_WHO.get(one.line.sender, one.line.sender)}, after {one.ms or 0:.1f} ms: "
+                f"answered: by message {one.line.i} of {_who(one.line)}, after {one.ms or 0:.1f} ms: "
                 f"{_shown(one.line.sent or one.line.raw)}"
             )
 
