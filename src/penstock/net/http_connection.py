@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import limits
 from penstock.errors import MalformedHttp
 from penstock.net.http_exchange import Reply, Request
+from penstock.net.pieces import write_pieces
 from penstock.wire.http.chunked import ChunkedReader
 from penstock.wire.http.http1 import CHUNKED, RequestHead, build_response_head
 from penstock.wire.mcp.replies import error_reply, over_limit
@@ -319,7 +320,7 @@ class HttpConnection(asyncio.Protocol):
         pieces = (*self._out, *pieces)
         self._out.clear()
         self._written += sum(map(len, pieces))
-        self._transport.writelines(pieces)
+        write_pieces(self._transport, pieces)
 
     def end_reply(self, last: bytes) -> None:
         """Sends `last`, and goes on to the next request, or closes."""

@@ -24,6 +24,8 @@ _JOIN_BUFFERS = 64
 class SocketTransport(asyncio.Transport):
     """Reads and writes one socket; tells its protocol."""
 
+    marks_pieces = True  # `writelines` tells the protocol when much waits
+
     __slots__ = (
         "_buffers",
         "_fd",

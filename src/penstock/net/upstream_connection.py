@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from penstock import limits
 from penstock.errors import Failure, MalformedHttp, UpstreamError, UpstreamLost
+from penstock.net.pieces import write_pieces
 from penstock.wire.http.chunked import ChunkedReader
 from penstock.wire.http.http1 import CHUNKED, UNTIL_CLOSE, Headers, ResponseHead, read_response_head
 
@@ -174,7 +175,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._last_block = b""  # the same head means another length now
         self._left = _AWAITING_HEAD
         if rest:
-            self._transport.writelines((request, rest))
+            write_pieces(self._transport, (request, rest))
         else:
             self._transport.write(request)
         if ticket.is_paused:  # a connection just made: uvloop starts to read after this, whatever we say now
