@@ -22,6 +22,7 @@ from penstock.bridge.envelope import (
     with_params,
     without_members,
 )
+from penstock.bridge.modern_results import LEVELS
 from penstock.bridge.questions import (
     ROUND_SECONDS,
     ROUNDS,
@@ -45,7 +46,6 @@ from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import error_reply, result_reply
 
-_LEVELS = frozenset("debug info notice warning error critical alert emergency".split())
 _DROPPED = frozenset(
     {
         "notifications/roots/list_changed",
@@ -124,7 +124,7 @@ class LegacyFace:
         level = (message.params or {}).get("level")
         if "logging" not in self._offers:
             return error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found")
-        if level is None or maybe_value(level) not in _LEVELS:
+        if level is None or maybe_value(level) not in LEVELS:
             return error_reply(message.id_token, INVALID_PARAMS, "Invalid params: unknown level")
         self._level = bytes(level)
         return result_reply(message.id_token, b"{}")

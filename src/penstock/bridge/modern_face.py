@@ -20,7 +20,7 @@ from penstock.bridge.envelope import (
     with_params,
 )
 from penstock.bridge.listeners import Listeners
-from penstock.bridge.modern_results import level_of, meta_of
+from penstock.bridge.modern_results import LEVELS, level_of, meta_of
 from penstock.bridge.parked import (
     HELD_PROGRESS,
     OUTSIDE_SECONDS,
@@ -46,7 +46,6 @@ _ROUNDED = frozenset({"tools/call", "prompts/get", "resources/read"})
 _REMOVED = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
-_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _EXPIRED = "Invalid or expired requestState"
 
 
@@ -124,10 +123,10 @@ class ModernFace:
         if "logging" not in self._offers:
             return []
         wanted = [level_of(call.asked) for call in self._calls.values()]
-        known = [_LEVELS.index(str(level)) for level in wanted if level in _LEVELS]
-        if not known or _LEVELS[min(known)] == self._level:
+        known = [LEVELS.index(str(level)) for level in wanted if level in LEVELS]
+        if not known or LEVELS[min(known)] == self._level:
             return []
-        self._level = _LEVELS[min(known)]
+        self._level = LEVELS[min(known)]
         token = self._new_id()
         self._listeners.expect(token)
         level = f'"{self._level}"'.encode()
@@ -378,6 +377,6 @@ def _with_token(raw: bytes, token: bytes | None) -> bytes:
 def _wants(asked: Message, log: Message) -> bool:
     wanted = level_of(asked)
     level = maybe_value((maybe_members(log.envelope.get("params")) or {}).get("level"))
-    if wanted not in _LEVELS or level not in _LEVELS:
+    if wanted not in LEVELS or level not in LEVELS:
         return False
-    return _LEVELS.index(str(level)) >= _LEVELS.index(str(wanted))
+    return LEVELS.index(str(level)) >= LEVELS.index(str(wanted))

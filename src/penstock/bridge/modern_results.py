@@ -14,6 +14,7 @@ _UNCACHED = {"ttlMs": b"0", "cacheScope": b'"private"'}
 _CACHEABLE = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _OF_THE_ERA = (META_VERSION, META_CLIENT, META_CAPABILITIES, META_LEVEL)
 
 

@@ -24,6 +24,7 @@ from penstock.relay.contracts import UpstreamLink
 from penstock.relay.tool_list_pages import own_notification
 from penstock.wire.json.ambiguity import Ambiguous, NotAnObject, NotJson, as_lax_readers_see, folded, members
 from penstock.wire.json.splice import maybe_sole_span, with_value
+from penstock.wire.mcp.eras import META_SUBSCRIPTION
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
@@ -38,7 +39,6 @@ from penstock.wire.mcp.replies import INVALID_ANSWER, printable, told
 
 log = logging.getLogger("penstock")
 
-SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 LISTEN = "subscriptions/listen"
 _UNREAD = "client does not read"
 _CANCELLED = "notifications/cancelled"
@@ -253,7 +253,7 @@ class Multiplexer:
             new = with_value(bytes(params or b""), inner, "progressToken", asked.exchange.progress_token)
             return asked, with_value(message.raw, message.envelope, "params", new)
         meta = bytes(inner.get("_meta", b""))
-        span = maybe_sole_span(meta, SUBSCRIPTION) if meta[:1] == b"{" else None
+        span = maybe_sole_span(meta, META_SUBSCRIPTION) if meta[:1] == b"{" else None
         if span is not None:
             asked = self._asked.get(meta[slice(*span)].strip(b'"'))
             if asked is None or asked.exchange.method != LISTEN:
@@ -318,7 +318,7 @@ def _with_own_subscription(raw: bytes, exchange: Exchange) -> bytes:
     body = bytes(envelope.get(outer, b"{}"))
     inner = members(body)
     meta = bytes(inner.get("_meta", b""))
-    span = maybe_sole_span(meta, SUBSCRIPTION) if meta[:1] == b"{" else None
+    span = maybe_sole_span(meta, META_SUBSCRIPTION) if meta[:1] == b"{" else None
     if span is None:
         return raw
     # The subscription id is the request's id; where it was sent as a string, it stays one.

@@ -11,7 +11,8 @@ from memory_doors import Memory, ModernDoor
 from penstock.gate.gate import Gate
 from penstock.policy.exchange import Exchange
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.relay.multiplexer import SUBSCRIPTION, Multiplexer
+from penstock.relay.multiplexer import Multiplexer
+from penstock.wire.mcp.eras import META_SUBSCRIPTION
 from penstock.wire.mcp.message import Message, read_client_message
 
 
@@ -124,5 +125,5 @@ def test_a_subscription_is_only_of_who_listens() -> None:
     shared = Multiplexer(link, Gate(ToolFilter()))  # type: ignore[arg-type]
     number = _ask(shared, asker)
     said = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"%b":%b}}}'
-    shared.from_upstream(said % (SUBSCRIPTION.encode(), number))
+    shared.from_upstream(said % (META_SUBSCRIPTION.encode(), number))
     assert asker.heard == []

@@ -11,12 +11,12 @@ import logging
 
 from penstock.bridge.envelope import maybe_members, maybe_value
 from penstock.bridge.legacy_face import LegacyFace
-from penstock.errors import UpstreamError
+from penstock.errors import ProtocolError, UpstreamError
 from penstock.relay.adapters.bridged_link import BridgedLink
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
 from penstock.relay.tool_list_pages import own_id
 from penstock.wire.mcp.eras import MODERN_VERSIONS
-from penstock.wire.mcp.message import Message
+from penstock.wire.mcp.message import Kind, Message, read_upstream_message
 
 log = logging.getLogger("penstock")
 
@@ -122,9 +122,6 @@ def names_modern(answer: Message) -> bool:
 
 
 def _maybe_response(raw: bytes) -> Message | None:
-    from penstock.errors import ProtocolError
-    from penstock.wire.mcp.message import Kind, read_upstream_message
-
     try:
         message = read_upstream_message(raw)
     except ProtocolError:
