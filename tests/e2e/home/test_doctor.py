@@ -173,7 +173,7 @@ def test_an_interpreter_that_is_not_on_the_clients_path_is_named_and_no_child_is
     assert _doctor(home, "--start-timeout", "1s")[0] == 10
 
     def is_left() -> bool:
-        found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+        found = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True)
         return mark in found.stdout
 
     assert wait_until(lambda: not is_left())

@@ -84,7 +84,10 @@ def _talk(tmp_path: Path, command: list[str], env: dict[str, str]) -> tuple[list
     with Gate(tmp_path, direct=True, command=command, env=env) as gate:
         gate.handshake()
         listed = subprocess.run(
-            ["ps", "-o", "args=", "-p", str(gate.process.pid)], capture_output=True, text=True, check=True
+            ["ps", "-ww", "-o", "args=", "-p", str(gate.process.pid)],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         names = [tool["name"] for tool in gate.ask("tools/list")["result"]["tools"]]
         called = gate.ask("tools/call", b'{"name":"look","arguments":{}}')
