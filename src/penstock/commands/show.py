@@ -46,9 +46,12 @@ def run(options: argparse.Namespace) -> int:
     out = sys.stdout.buffer
     if options.format == "table":
         out.write(_HEAD)
+    arrays: set[int] = set()  # shown as they came: their messages would come twice
     for row in Rows().all(_lines(options.file, options.follow)):
-        if wanted.matches(row):
+        if wanted.matches(row) and row.line.batch not in arrays:
             out.write(form(row))
+            if row.line.kind == "batch" and form is _as_bytes:
+                arrays.add(row.line.i)
             if options.follow:
                 out.flush()
     out.flush()
@@ -137,6 +140,7 @@ def facts_of(row: MessageRow) -> dict[str, object]:
         "why": line.why,
         "code": row.code,
         "re": line.re,
+        "in": line.batch,
         "ms": None if row.ms is None else round(row.ms, 3),
         "us": line.us,
         "size": len(line.raw),

@@ -65,8 +65,10 @@ class PostedBatch:
                     message, self._session, catalog, self._request.headers, self._head
                 )
             )
-        for place, (message, exchange) in enumerate(zip(self._messages, self._exchanges, strict=True)):
-            verdicts.take(place, self._passthrough.gate.client_says(message, exchange))
+        gate = self._passthrough.gate
+        with gate.in_batch("client", self._request.body, self._session):
+            for place, (message, exchange) in enumerate(zip(self._messages, self._exchanges, strict=True)):
+                verdicts.take(place, gate.client_says(message, exchange))
 
     def _carry_out(self, verdicts: list[Verdict]) -> None:
         """Passes on what is left; what we answer ourselves goes with the upstream's answers."""

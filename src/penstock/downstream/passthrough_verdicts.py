@@ -48,8 +48,9 @@ def _judge_batch(response: PassthroughResponse, batch: Batch, then: Then) -> Non
             left = [part for _, part in sorted(kept.items()) if part is not None]
             then(batch.raw if left == parts else _joined(left, response.message is not None))
 
-    for place, part in enumerate(parts):
-        judge(response, read_upstream_message(part), part, partial(settle, place))
+    with response.passthrough.gate.in_batch("upstream", batch.raw, response.exchange.session):
+        for place, part in enumerate(parts):
+            judge(response, read_upstream_message(part), part, partial(settle, place))
     if not parts:
         then(batch.raw)
 

@@ -7,6 +7,7 @@ Nobody else asks the tool filter, the check for hidden tools, the schema or the 
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from penstock.policy.exchange import Exchange, Session
@@ -95,6 +96,10 @@ class Gate:
     def shown_error(self, error: bytes) -> bytes:
         """The upstream's error object as a client may see it."""
         return tool_lists.shown_error(error, self.choice)
+
+    def in_batch(self, sender: str, raw: bytes, session: Session) -> AbstractContextManager[None]:
+        """Around asking about the messages of one array. Nobody listens here."""
+        return nullcontext()
 
     def said(
         self,

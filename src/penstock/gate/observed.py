@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -38,6 +39,7 @@ class ObservedGate(Gate):
         self._inner = inner
         self._observers = observers
         self._own = session
+        self._batch: Record | None = None  # the array whose messages are asked about
         self.choice = inner.choice
         self.is_filtering = inner.is_filtering
         self.takes_batches = inner.takes_batches
@@ -65,6 +67,18 @@ class ObservedGate(Gate):
         self._follow("upstream", message, exchange, verdict, since)
         return verdict
 
+    @contextmanager
+    def in_batch(self, sender: str, raw: bytes, session: Session) -> Iterator[None]:
+        """Tells of the array itself first: its messages refer to it."""
+        who: Sender = "client" if sender == "client" else "upstream"
+        batch = Record(time.time(), session, who, "other", None, None, raw, "pass")
+        self._tell(batch)
+        self._batch = batch
+        try:
+            yield
+        finally:
+            self._batch = None
+
     def said(
         self,
         sender: str,
@@ -85,7 +99,21 @@ class ObservedGate(Gate):
             method = exchange.method or None
         who: Sender = "client" if sender == "client" else "upstream" if sender == "upstream" else "penstock"
         self._tell(
-            Record(time.time(), session, who, kind, method, id_token, raw, word, sent, why, request, status)
+            Record(
+                time.time(),
+                session,
+                who,
+                kind,
+                method,
+                id_token,
+                raw,
+                word,
+                sent,
+                why,
+                request,
+                status,
+                batch=self._batch if who == sender else None,
+            )
         )
 
     def _begin(self, message: Message, exchange: Exchange) -> float:
@@ -98,6 +126,8 @@ class ObservedGate(Gate):
         if exchange.request is NO_REQUEST:
             exchange.request = message
             exchange.weight = len(message.raw)
+        if self._batch is not None:
+            exchange.record = self._batch  # until it has one of its own: it may be held
         session = exchange.session
         if session.era is None:
             _learn_era(message, session)
@@ -109,18 +139,27 @@ class ObservedGate(Gate):
         self, sender: Sender, message: Message, exchange: Exchange, verdict: Verdict, since: float
     ) -> None:
         if verdict is FORWARD:
-            self._saw(sender, message, exchange, FORWARD, since)
+            self._saw(sender, message, exchange, FORWARD, since, self._batch)
         elif isinstance(verdict, Wait):
-            verdict.then(lambda settled: self._saw(sender, message, exchange, settled, since))
+            batch = self._batch
+            verdict.then(lambda settled: self._saw(sender, message, exchange, settled, since, batch))
         elif not isinstance(verdict, Hold):  # held: it will be asked about again
-            self._saw(sender, message, exchange, verdict, since)
+            self._saw(sender, message, exchange, verdict, since, self._batch)
 
     def _saw(
-        self, sender: Sender, message: Message, exchange: Exchange, verdict: Verdict, since: float
+        self,
+        sender: Sender,
+        message: Message,
+        exchange: Exchange,
+        verdict: Verdict,
+        since: float,
+        batch: Record | None,
     ) -> None:
         now, wall = time.monotonic(), time.time()
         is_response = message.kind is _RESPONSE
         sent = None if verdict is FORWARD else _sent(verdict)
+        if not is_response and exchange.record is not None:
+            batch = exchange.record
         record = Record(
             wall - (now - since),
             exchange.session,
@@ -137,6 +176,7 @@ class ObservedGate(Gate):
             int((now - since) * 1_000_000),
             exchange.request.tool or _maybe_tool(exchange.request),
             exchange.headers,
+            batch,
         )
         if is_response:
             exchange.response, exchange.answered = message, now

@@ -34,6 +34,7 @@ class Record(Struct):
     micros: int = 0  # spent in here until it was decided, waiting included
     tool: str | None = None  # which tool a call is for, where that can be told
     headers: Headers = ()  # of the HTTP request that brought it
+    batch: Record | None = None  # the array that it came in
     # Those who observe may number and mark what they were told:
     index: int = 0
     trace: str = ""

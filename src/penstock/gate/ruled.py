@@ -6,38 +6,36 @@ message and no other. Nothing that goes wrong here lets a message pass.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from msgspec import structs
 
 from penstock import limits
 from penstock.errors import ProtocolError
 from penstock.gate.client_name import maybe_client_name
-from penstock.gate.gate import Gate, error_message
+from penstock.gate.gate import Gate
+from penstock.gate.task_wait import FAILED, TaskWait, closed
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
 from penstock.policy.rules.exchange import Context, Direction
 from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, HOLD, Answer, Decided, Drop, Forward, Verdict, Wait, Why, is_open
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Decided, Drop, Forward, Verdict, Why, is_open
 from penstock.wire.mcp.message import (
-    INTERNAL_ERROR,
     Batch,
     Kind,
     Message,
     read_client_message,
     read_upstream_message,
 )
-from penstock.wire.mcp.replies import CANCELLED, error_reply, printable
+from penstock.wire.mcp.replies import printable
 
 log = logging.getLogger("penstock")
 
 _RESPONSE = Kind.RESPONSE
-_FAILED = "Internal error"
 
 
 class Rules:
@@ -45,48 +43,6 @@ class Rules:
 
     def __init__(self, interceptor: Interceptor | None) -> None:
         self.current = interceptor
-
-
-class RuleWait(Wait):
-    """A message about which the rules have not decided yet."""
-
-    __slots__ = ("_after", "_session", "_task")
-
-    def __init__(
-        self, message: Message, is_from_client: bool, session: Session, after: Callable[[Decided], Verdict]
-    ) -> None:
-        super().__init__(message, is_from_client)
-        self._session = session
-        self._after = after
-        self._task: asyncio.Future[Decided] | None = None
-
-    def start(self, awaited: Awaitable[Decided]) -> None:
-        """Begins to wait."""
-        self._session.waiting[self] = None
-        self._task = asyncio.ensure_future(awaited)
-        self._task.add_done_callback(self._decided)
-
-    def cancel(self) -> None:
-        """Whoever sent it wants no answer any more."""
-        self._give_up(Drop(Why("rules", "cancelled", CANCELLED)))
-
-    def fail(self, why: str) -> None:
-        """It will not pass."""
-        self._give_up(_closed(self.message, why))
-
-    def _give_up(self, verdict: Decided) -> None:
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            self._session.decided(self)
-            self.settle(self._after(verdict))
-
-    def _decided(self, task: asyncio.Future[Decided]) -> None:
-        if not task.cancelled():
-            failure = task.exception()
-            if failure is not None:
-                log.error("The rules failed.", exc_info=failure)
-            self.settle(self._after(_closed(self.message, _FAILED) if failure is not None else task.result()))
-        self._session.decided(self)
 
 
 class RuledGate(Gate):
@@ -196,7 +152,7 @@ class RuledGate(Gate):
         if again is FORWARD:
             return verdict
         if again is HOLD:  # a rule made a tool call of something else, before any catalog was needed
-            return _closed(message, _FAILED)
+            return closed(message, FAILED)
         return self._listed(again, exchange)
 
     def _listed(self, verdict: Verdict, exchange: Exchange) -> Verdict:
@@ -233,7 +189,7 @@ class RuledGate(Gate):
             said = decide(message, context)
         except Exception:
             log.exception("The rules failed.")
-            said = _closed(message, _FAILED)
+            said = closed(message, FAILED)
 
         def then(said: Decided) -> Verdict:
             if said.word == "block" and said.why is not None:
@@ -242,7 +198,7 @@ class RuledGate(Gate):
 
         if isinstance(said, Forward | Answer | Drop):
             return then(said)
-        wait = RuleWait(message, direction == "client", exchange.session, then)
+        wait = TaskWait(message, direction == "client", exchange.session, then)
         wait.start(said)
         return wait
 
@@ -286,17 +242,6 @@ def _passed_back(said: Decided, message: Message) -> Decided:
     return _reread(said, message, read_upstream_message)
 
 
-def _closed(message: Message, reason: str) -> Decided:
-    """The verdict when the rules cannot be heard: nothing passes."""
-    why = Why("rules", "error", reason, INTERNAL_ERROR)
-    if message.kind is _RESPONSE:
-        return Forward(error_message(message.id_token, INTERNAL_ERROR, reason), "block", why)
-    if message.kind is Kind.REQUEST:
-        raw = error_reply(message.id_token, INTERNAL_ERROR, reason)
-        return Answer(raw, INTERNAL_ERROR, word="block", why=why)
-    return Drop(why, "block")
-
-
 def _reread(said: Decided, message: Message, read: Callable[[bytes], Message | Batch]) -> Decided:
     """What the rules decided; nothing passes where they made something that must not be forwarded."""
     if not isinstance(said, Forward) or said.message is None:
@@ -305,7 +250,7 @@ def _reread(said: Decided, message: Message, read: Callable[[bytes], Message | B
         changed = read(said.message.raw)
     except ProtocolError as refusal:
         log.error("A rule made a message that must not be forwarded. %s.", refusal.reason)
-        return _closed(message, _FAILED)
+        return closed(message, FAILED)
     if not isinstance(changed, Message):
-        return _closed(message, _FAILED)
+        return closed(message, FAILED)
     return Forward(changed, said.word, said.why)

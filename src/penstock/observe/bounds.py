@@ -27,7 +27,7 @@ SINK_BATCH = 1_000
 SINK_WARN_SECONDS = 60.0
 """A disk that stays full is told once a minute, not with every message."""
 
-SINK_WAIT_SECONDS = 1.0
+SINK_WAIT_SECONDS = 10.0
 """How long traffic waits for a disk that must have it first, before requests are refused."""
 
 SINK_CLOSE_SECONDS = 2.0

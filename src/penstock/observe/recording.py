@@ -144,6 +144,8 @@ def encode_record(record: Record) -> list[bytes]:
         head += _reasons(record.why)
     if record.request is not None:
         head += f',"re":{record.request.index}'
+    if record.batch is not None:
+        head += f',"in":{record.batch.index}'
     if record.status:
         head += f',"status":{record.status}'
     session = record.session

@@ -8,14 +8,16 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
 
 from penstock.errors import ProtocolError
 from penstock.gate.gate import Gate
+from penstock.gate.task_wait import TaskWait
 from penstock.policy.exchange import Exchange, Session
-from penstock.policy.verdict import Answer, Drop, Forward, Verdict, Wait, Why, Word
+from penstock.policy.verdict import Answer, Decided, Drop, Forward, Verdict, Wait, Why, Word
 from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.mcp_headers import TRACED, traceparent_of
@@ -33,7 +35,11 @@ class Keeper(Protocol):
     def refusing(self) -> str | None:
         """`record` or `audit`, while that cannot be written and must be."""
 
-    def is_kept(self) -> bool:
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits for the disk that no more may come before it is written."""
+
+    async def written(self) -> bool:
         """Waits until the disk has everything; False when it does not take it."""
 
 
@@ -77,11 +83,22 @@ class WatchedGate(Gate):
     def _settled(self, verdict: Verdict, message: Message, exchange: Exchange) -> Verdict:
         if not isinstance(verdict, Forward):
             return verdict
-        if self._is_synced and not self._keeper.is_kept():
-            return _refused(message, "audit")
         if self._injects and message.kind is Kind.REQUEST and exchange.record is not None:
-            return _injected(verdict, message, exchange)
-        return verdict
+            verdict = _injected(verdict, message, exchange)
+        if not (self._is_synced or self._keeper.is_crowded):
+            return verdict
+        wait = TaskWait(message, True, exchange.session, lambda said: said)
+        wait.start(self._when_written(verdict, message))
+        return wait
+
+    async def _when_written(self, verdict: Forward, message: Message) -> Decided:
+        """What becomes of a message that may pass once the disk has it. Meanwhile others are served."""
+        is_kept = await self._keeper.written()
+        return verdict if is_kept else _refused(message, self._keeper.refusing() or "audit")
+
+    def in_batch(self, sender: str, raw: bytes, session: Session) -> AbstractContextManager[None]:
+        """Tells those who observe."""
+        return self._inner.in_batch(sender, raw, session)
 
     def said(
         self,
@@ -126,7 +143,7 @@ def _refused(message: Message, sink: str) -> Answer | Drop:
     return Answer(error_reply(message.id_token, BLOCKED, why.reason, data), 0, word="block", why=why)
 
 
-def _injected(verdict: Forward, message: Message, exchange: Exchange) -> Verdict:
+def _injected(verdict: Forward, message: Message, exchange: Exchange) -> Forward:
     """The verdict with our traceparent in the message, and no other byte changed."""
     trace = exchange.record.trace
     if not trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -77,19 +78,25 @@ class Watching(Observer):
         return WatchedGate(gate, self, is_synced=is_synced, injects=injects)
 
     def refusing(self) -> str | None:
-        """Which of them keeps traffic from passing now: `record`, `audit`, or none.
-
-        A queue that is merely full is waited for: meanwhile nobody is read."""
+        """Which of them keeps traffic from passing now: `record`, `audit`, or none."""
         for queue in self._queues:
-            if queue.blocks and queue.is_full and not queue.is_failing and self._thread is not None:
-                self._thread.flush(bounds.SINK_WAIT_SECONDS)
             if queue.is_refusing:
                 return "record" if queue.name == "recording" else "audit"
         return None
 
-    def is_kept(self) -> bool:
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits for the disk that clients must wait for it too."""
+        return any(queue.blocks and queue.is_crowded for queue in self._queues)
+
+    async def written(self) -> bool:
         """Waits until the disk has everything; False when it does not take it."""
-        return self._thread is None or self._thread.flush(bounds.SINK_WAIT_SECONDS)
+        if self._thread is None:
+            return True
+        try:
+            return await asyncio.wait_for(self._thread.written(), bounds.SINK_WAIT_SECONDS)
+        except TimeoutError:
+            return False
 
     async def start(self) -> None:
         """Begins to write and to listen. After this, records may come."""

@@ -7,10 +7,12 @@ what came in the last 50 ms.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Protocol
 
 from penstock.observe import bounds
@@ -56,6 +58,14 @@ class Queue:
     def is_full(self) -> bool:
         """Whether the next record would be lost."""
         return len(self._waiting) >= bounds.SINK_RECORDS or self.waiting_bytes >= bounds.SINK_BYTES
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether only that room is left which answers under way need."""
+        return (
+            len(self._waiting) >= bounds.SINK_RECORDS * _CROWDED
+            or self.waiting_bytes >= bounds.SINK_BYTES * _CROWDED
+        )
 
     @property
     def is_refusing(self) -> bool:
@@ -138,6 +148,7 @@ class WriterThread:
         self.queues = queues
         self._wake = threading.Event()  # something waits
         self._hurry = threading.Event()  # so much waits that 50 ms are too long
+        self._waiters: deque[asyncio.Future[bool]] = deque()
         self._is_awake = False
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="penstock-writer", daemon=True)
@@ -153,16 +164,15 @@ class WriterThread:
             if queue._bytes_in - queue._bytes_out > bounds.SINK_HURRY_BYTES:
                 self._hurry.set()
 
-    def flush(self, seconds: float) -> bool:
-        """Waits until everything that waits was written; False when it could not be, or took longer."""
-        end = time.monotonic() + seconds
-        while not all(queue.is_idle for queue in self.queues if queue.blocks):
-            if any(queue.is_failing for queue in self.queues if queue.blocks) or time.monotonic() > end:
-                return False
-            self._wake.set()
-            self._hurry.set()
-            time.sleep(0.0005)
-        return True
+    def written(self) -> asyncio.Future[bool]:
+        """Called in the loop: done when all that waits now was written, with False when it could not be.
+
+        Who waits at the same time shares one write."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiters.append(future)
+        self._wake.set()
+        self._hurry.set()
+        return future
 
     def close(self, seconds: float) -> None:
         """Writes what waits and ends, or gives up after so long."""
@@ -191,11 +201,23 @@ class WriterThread:
                 log.warning("The %s could not be ended: %s.", queue.name, why.strerror or why)
 
     def _drain(self) -> None:
+        waiters = [self._waiters.popleft() for _ in range(len(self._waiters))]
+        is_kept = True
         for queue in self.queues:
             try:
                 queue.drain()
             except Exception:  # a fault in what watches must never end the watching
                 log.exception("The %s has failed.", queue.name)
+                is_kept = is_kept and not queue.blocks
+            is_kept = is_kept and not (queue.blocks and queue.is_failing)
+        for future in waiters:
+            with suppress(RuntimeError):  # the loop has ended
+                future.get_loop().call_soon_threadsafe(_settle, future, is_kept)
+
+
+def _settle(future: asyncio.Future[bool], is_kept: bool) -> None:
+    if not future.done():
+        future.set_result(is_kept)
 
 
 def weight_of(record: Record) -> int:
@@ -204,3 +226,4 @@ def weight_of(record: Record) -> int:
 
 
 _RECORD_BYTES = 300
+_CROWDED = 0.75  # of a queue: above, clients wait, so that there is room for what is under way

@@ -231,7 +231,8 @@ class SessionRelay:
             self.refuse_client(ClientProtocolError(INVALID_REQUEST, reason), route, batch.raw)
             return True
         take, deliver = partial(self.take, headers=headers), partial(self._to_client, route=route)
-        return take_batch(batch, take, self.refuse_client, deliver)
+        with self._gate.in_batch("client", batch.raw, self._session):
+            return take_batch(batch, take, self.refuse_client, deliver)
 
     def _is_ended_here(self, message: Message) -> bool:
         """Whether a cancel is for a request that never went upstream; one that is held is forgotten."""
@@ -319,11 +320,12 @@ class SessionRelay:
         try:
             message = read_upstream_message(raw)
         except UpstreamProtocolError as refusal:
-            self._skip(refusal.id_token, refusal.reason, raw)
+            self.upstream_refused(refusal.id_token, refusal.reason, raw)
             return
         if isinstance(message, Batch):
-            for part in parts_of(message, self._handshake.has_batches):
-                self.from_upstream(part)
+            with self._gate.in_batch("upstream", raw, self._session):
+                for part in parts_of(message, self._handshake.has_batches):
+                    self.from_upstream(part)
         elif message.kind is _RESPONSE:
             self._take_upstream_response(message)
         else:
@@ -406,9 +408,6 @@ class SessionRelay:
 
     def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """Something of the upstream's cannot be passed on; who waits for it hears an error."""
-        self._skip(id_token, why, raw)
-
-    def _skip(self, id_token: bytes | None, why: str, raw: bytes) -> None:
         log.warning("Skipped a message from the upstream. %s.", why)
         exchange = self._requests.close(id_token) if id_token is not None else None
         self._gate.said("upstream", "skip", raw, Why("protocol", "skip", why), exchange, self._session)

@@ -344,3 +344,33 @@ def test_watching_changes_no_byte_on_either_side(tmp_path: Path, client: str, up
             watched.end()
         wires.append((heard, [raw for raw in reached if b'"name":"penstock"' not in raw]))
     assert wires[0] == wires[1]
+
+
+@pytest.mark.parametrize(
+    ("client", "upstream"), [("stdio", "stdio"), ("streamable", "streamable"), ("streamable", "stdio")]
+)
+def test_the_messages_of_an_array_refer_to_it(tmp_path: Path, client: str, upstream: str) -> None:
+    path = tmp_path / "r.jsonl"
+    calls = [
+        request(b'"first"', "tools/call", b'{"name":"echo","arguments":{}}'),
+        request(b'"second"', "tools/call", b'{"name":"write_file","arguments":{}}'),
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}',
+    ]
+    array = b"[%b, %b,%b]" % tuple(calls)
+    with Watched(tmp_path, client, upstream, "--record", str(path)) as watched:
+        door = watched.connect(begins=False)
+        door.begin("2025-03-26")
+        door.say(array)
+        assert wait_until(lambda: raws(path, "tool:write_file", "from:penstock"), within=20)
+        watched.end()
+    whole = [row for row in rows(path) if row["kind"] == "batch" and row["from"] == "client"]
+    assert [row["verdict"] for row in whole] == ["pass"]
+    inside = [row for row in rows(path) if row.get("in") == whole[0]["i"]]
+    verdicts = {row["tool"]: row["verdict"] for row in inside if "tool" in row}
+    assert verdicts == {"echo": "pass", "write_file": "deny"}
+    shown = raws(path, "from:client")
+    assert array in shown
+    assert not any(call in shown for call in calls), "an array would be sent twice"
+    assert raws(path, "tool:echo", "kind:request") == calls[:1]
+    counted = json.loads(run("stats", str(path), "--by", "tool", "--format", "json").stdout)
+    assert "echo" in json.dumps(counted)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -199,3 +201,60 @@ def test_the_header_says_how_it_was_made(tmp_path: Path) -> None:
         "sha256:abc",
         False,
     )
+
+
+class Stalled(Slow):
+    """A sink whose disk does not answer until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_write = threading.Event()
+        self.writes = 0
+
+    def write_batch(self, records: list) -> None:
+        self.may_write.wait(20)
+        super().write_batch(records)
+        self.writes += bool(records)
+
+
+def test_who_waits_for_the_disk_holds_up_nobody_and_shares_a_write() -> None:
+    async def scene() -> tuple[list[bool], int]:
+        sink = Stalled()
+        queue = Queue("audit", sink, blocks=True)
+        thread = WriterThread([queue])
+        waits = []
+        for number in range(1, 51):
+            queue.add(record(index=number))
+            thread.told()
+            waits.append(thread.written())
+        turns = 0
+        while turns < 100:
+            await asyncio.sleep(0)
+            turns += 1
+        assert not any(wait.done() for wait in waits)
+        sink.may_write.set()
+        kept = await asyncio.wait_for(asyncio.gather(*waits), 20)
+        assert sink.written == list(range(1, 51))
+        sink.is_failing = True
+        queue.add(record(index=51))
+        failed = await asyncio.wait_for(thread.written(), 20)
+        sink.is_failing = False
+        thread.close(5.0)
+        return [*kept, failed], sink.writes
+
+    kept, writes = asyncio.run(scene())
+    assert kept == [True] * 50 + [False]
+    assert writes < 10
+
+
+def test_clients_wait_before_the_queue_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.observe import bounds
+
+    monkeypatch.setattr(bounds, "SINK_RECORDS", 8)
+    queue = Queue("audit", Slow(), blocks=True)
+    states = []
+    for number in range(1, 9):
+        queue.add(record(index=number))
+        states.append((queue.is_crowded, queue.is_refusing))
+    assert states == [(False, False)] * 5 + [(True, False)] * 2 + [(True, True)]
+    assert queue.lost == 0
