@@ -6,7 +6,8 @@ import re
 import sys
 from pathlib import Path
 
-from penstock.config.keys import SECTIONS, Key, Kind
+from penstock.config.keys import SECTIONS
+from penstock.config.kinds import Key, Kind
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "config.md"
 MARKER = re.compile(r"(<!-- keys: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)

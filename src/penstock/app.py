@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from penstock import limits
-from penstock.config.model import ProxyConfig, UrlUpstream
+from penstock.config.model import ProxyConfig, SeveralUpstreams, UrlUpstream
 from penstock.net import loop
 
 log = logging.getLogger("penstock")
@@ -69,7 +69,10 @@ def _settle_collector() -> None:
 def _extent(config: ProxyConfig) -> loop.Extent:
     """How much of asyncio this configuration needs."""
     upstream = config.upstream
-    if isinstance(upstream, UrlUpstream) and upstream.url.is_tls:
+    reached = [upstream]
+    if isinstance(upstream, SeveralUpstreams):
+        reached = [member.upstream for member in upstream.members]
+    if any(isinstance(one, UrlUpstream) and one.url.is_tls for one in reached):
         return "tls"
     # Rules may run code of others, start processes and, after a reload, speak TLS.
     return "parts" if config.interceptor is None else "whole"

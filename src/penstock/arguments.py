@@ -181,6 +181,8 @@ def _add_upstream(group: argparse._ArgumentGroup) -> None:
     add("--upstream", metavar="URL", help="an upstream that is running: Streamable HTTP or legacy SSE")
     add("--upstream-cmd", metavar="TEXT", help="the upstream to spawn, as one string")
     add("--config", metavar="FILE", help="read FILE (YAML, JSON or TOML); options on the command line win")
+    add("--server", metavar="NAME", help="with --config: only the server called NAME, as it is")
+    add("--only", metavar="A[,B...]", help="with --config: only these of its servers")
     add(
         "--header",
         action="append",

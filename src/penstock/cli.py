@@ -22,6 +22,7 @@ from penstock.config.model import (
     FileConfig,
     ListTerms,
     ProxyConfig,
+    SeveralUpstreams,
     UrlUpstream,
     compile_all,
     count,
@@ -117,10 +118,25 @@ def _message_bytes(options: argparse.Namespace, file: FileConfig) -> int:
 def load_config(options: argparse.Namespace) -> FileConfig:
     """What the file of --config says, if one is named."""
     if options.config is None:
+        if _picked(options) is not None:
+            raise UsageError("--server and --only need --config")
         return NO_FILE
     from penstock.config.file import load_file
 
-    return load_file(options.config)
+    return load_file(options.config, picked=_picked(options))
+
+
+def _picked(options: argparse.Namespace) -> tuple[str, ...] | None:
+    """The servers of the file that were named on the command line; None when none were."""
+    server, only = getattr(options, "server", None), getattr(options, "only", None)
+    if server is not None and only is not None:
+        raise UsageError("Give --server or --only, not both")
+    if only is not None:
+        names = tuple(name for name in (word.strip() for word in only.split(",")) if name)
+        if not names:
+            raise UsageError("--only names no server")
+        return names
+    return None if server is None else (server,)
 
 
 def reload_config(options: argparse.Namespace, data: bytes, was_piped: bool) -> ProxyConfig:
@@ -130,7 +146,7 @@ def reload_config(options: argparse.Namespace, data: bytes, was_piped: bool) -> 
     """
     from penstock.config.file import parse_file
 
-    file = parse_file(options.config, data)
+    file = parse_file(options.config, data, picked=_picked(options))
     return choose_door(options, make_config(options, file), file, was_piped)[0]
 
 
@@ -188,7 +204,20 @@ def is_piped(fd: int) -> bool:
     return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
 
 
-def _make_upstream(options: argparse.Namespace, file: FileConfig) -> CommandUpstream | UrlUpstream:
+def _make_upstream(
+    options: argparse.Namespace, file: FileConfig
+) -> CommandUpstream | UrlUpstream | SeveralUpstreams:
+    found = _make_one_upstream(options, file)
+    if file.several is None or isinstance(found, SeveralUpstreams):
+        return found
+    from penstock.config.members import as_one_of_several
+
+    return as_one_of_several(found, file.several)
+
+
+def _make_one_upstream(
+    options: argparse.Namespace, file: FileConfig
+) -> CommandUpstream | UrlUpstream | SeveralUpstreams:
     ways = (bool(options.command), options.upstream_cmd is not None, options.upstream is not None)
     if sum(ways) > 1:
         raise UsageError("Give the upstream once: after --, with --upstream-cmd or with --upstream")
@@ -201,6 +230,10 @@ def _make_upstream(options: argparse.Namespace, file: FileConfig) -> CommandUpst
     # An upstream on the command line takes the place of the file's whole; else the options add to that one.
     known = None if any(ways) else file.upstream
     loss = options.on_upstream_loss
+    if isinstance(known, SeveralUpstreams):
+        if options.env or options.cwd or options.header or options.header_from or loss is not None:
+            raise UsageError("--env, --cwd, --header and --on-upstream-loss are for one upstream")
+        return known
     if options.upstream is not None or isinstance(known, UrlUpstream):
         if options.env or options.cwd is not None:
             raise UsageError("--env and --cwd are for an upstream that is a command")

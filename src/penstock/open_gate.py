@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream
+from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream, SeveralUpstreams
 from penstock.gate.gate import Gate
 from penstock.policy.exchange import Session
 from penstock.policy.tools.schema import SchemaCheck
@@ -77,4 +77,6 @@ def _name(config: ProxyConfig) -> str:
         return "\0".join(upstream.command)
     if isinstance(upstream, ReplayUpstream):
         return upstream.path
+    if isinstance(upstream, SeveralUpstreams):
+        return "\0".join(member.terms.name for member in upstream.members)
     return upstream.url.origin + upstream.url.target.decode()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from penstock import limits
-from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream, UrlUpstream
+from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream, SeveralUpstreams
 from penstock.errors import ConfigError, ConnectFailed
 from penstock.net.warden import Warden
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
@@ -66,7 +66,8 @@ def _open_link(config: ProxyConfig, warden: Warden, is_first: bool, restarts: bo
         from penstock.observe.replay_link import ReplayLink
 
         return ReplayLink(upstream.book, upstream.match, upstream.once, upstream.is_real_time)
-    assert isinstance(upstream, UrlUpstream)
+    if isinstance(upstream, SeveralUpstreams):
+        raise ConfigError("Several servers cannot be served yet", "Pick one with --server NAME")
     from penstock.net.http_client import HttpClient
     from penstock.upstream.detect_transport import HttpUpstream
 

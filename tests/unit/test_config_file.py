@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.file import load_file, parse_file
-from penstock.config.model import CommandUpstream, FileConfig, UrlUpstream
+from penstock.config.model import CommandUpstream, FileConfig, SeveralUpstreams, UrlUpstream
 from penstock.errors import ConfigError, FaultyFile
 
 ENVIRON = {"HOME_DIR": "/home/me", "TOKEN": "s3cret", "EMPTY": ""}
@@ -214,10 +214,9 @@ def test_the_tools_that_an_ai_clients_file_names_are_names() -> None:
 
 def test_one_of_several_servers_can_be_picked() -> None:
     several = "mcpServers:\n  one: {command: a}\n  two: {command: b}\n"
-    found = faults(several)
-    assert found[0][0] == 1
-    assert "several servers (one, two)" in found[0][1]
-    assert "later version; pick one with upstream: {server: one}" in found[0][1]
+    whole = read(several).upstream
+    assert isinstance(whole, SeveralUpstreams)
+    assert [member.terms.name for member in whole.members] == ["one", "two"]
     assert read(several + "upstream: {server: two}").upstream == CommandUpstream(("b",))
     assert 'did you mean "two"?' in faults(several + "upstream: {server: twoo}")[0][1]
     assert "the upstream is here twice" in faults(several + "upstream: {command: c}")[0][1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.arguments import Parser
 from penstock.config.file import ConfigReading, read_bytes
-from penstock.config.model import CommandUpstream, FileConfig, UrlUpstream
+from penstock.config.model import CommandUpstream, FileConfig, SeveralUpstreams, UrlUpstream
 from penstock.wire.mcp.replies import one_line
 
 if TYPE_CHECKING:
@@ -119,9 +119,13 @@ def summarize(config: FileConfig) -> Iterator[str]:
         yield SHARED_SESSIONS
 
 
-def _upstream(upstream: CommandUpstream | UrlUpstream | None) -> Iterator[str]:
+def _upstream(upstream: CommandUpstream | UrlUpstream | SeveralUpstreams | None) -> Iterator[str]:
     if upstream is None:
         yield "Upstream: none here; the command line must name it."
+    elif isinstance(upstream, SeveralUpstreams):
+        from penstock.commands.several_words import describe_several
+
+        yield from describe_several(upstream)
     elif isinstance(upstream, UrlUpstream):
         names = ", ".join(name.decode() for name, _ in upstream.headers)
         loss = "look for it again" if upstream.reconnect else "exit"

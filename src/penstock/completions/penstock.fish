@@ -51,7 +51,7 @@ function _shtab_penstock_using
 end
 
 set -g _shtab_penstock_commands tools check rules clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export mask
-set -g _shtab_penstock_opts_with_value --against --allow --allow-host --allow-origin --as --audit --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --header --header-from --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --order --otel --pace --record --scope --script --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --webhook
+set -g _shtab_penstock_opts_with_value --against --allow --allow-host --allow-origin --as --audit --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --header --header-from --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --only --order --otel --pace --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --webhook
 
 complete -c penstock -e
 complete -c penstock -f
@@ -60,6 +60,8 @@ complete -c penstock -n _shtab_penstock_using -s h -l help -d 'show this help me
 complete -c penstock -n _shtab_penstock_using -l upstream -x -d 'an upstream that is running: Streamable HTTP or legacy SSE'
 complete -c penstock -n _shtab_penstock_using -l upstream-cmd -x -d 'the upstream to spawn, as one string'
 complete -c penstock -n _shtab_penstock_using -l config -x -d 'read FILE (YAML, JSON or TOML); options on the command line win'
+complete -c penstock -n _shtab_penstock_using -l server -x -d 'with --config: only the server called NAME, as it is'
+complete -c penstock -n _shtab_penstock_using -l only -x -d 'with --config: only these of its servers'
 complete -c penstock -n _shtab_penstock_using -l header -x -d 'send a header to the upstream URL, as in "Authorization: Bearer ${TOKEN}"; repeatable'
 complete -c penstock -n _shtab_penstock_using -l header-from -x -d 'send a header whose value is in the variable VAR, so that it is in no list of processes'
 complete -c penstock -n _shtab_penstock_using -l env -x -d 'set a variable for the upstream; ${VAR} expands'
@@ -100,6 +102,8 @@ complete -c penstock -n '_shtab_penstock_using tools' -s h -l help -d 'show this
 complete -c penstock -n '_shtab_penstock_using tools' -l upstream -x -d 'an upstream that is running: Streamable HTTP or legacy SSE'
 complete -c penstock -n '_shtab_penstock_using tools' -l upstream-cmd -x -d 'the upstream to spawn, as one string'
 complete -c penstock -n '_shtab_penstock_using tools' -l config -x -d 'read FILE (YAML, JSON or TOML); options on the command line win'
+complete -c penstock -n '_shtab_penstock_using tools' -l server -x -d 'with --config: only the server called NAME, as it is'
+complete -c penstock -n '_shtab_penstock_using tools' -l only -x -d 'with --config: only these of its servers'
 complete -c penstock -n '_shtab_penstock_using tools' -l header -x -d 'send a header to the upstream URL, as in "Authorization: Bearer ${TOKEN}"; repeatable'
 complete -c penstock -n '_shtab_penstock_using tools' -l header-from -x -d 'send a header whose value is in the variable VAR, so that it is in no list of processes'
 complete -c penstock -n '_shtab_penstock_using tools' -l env -x -d 'set a variable for the upstream; ${VAR} expands'
@@ -167,6 +171,8 @@ complete -c penstock -n '_shtab_penstock_using doctor' -l format -xka "text json
 complete -c penstock -n '_shtab_penstock_using doctor' -l upstream -x -d 'an upstream that is running: Streamable HTTP or legacy SSE'
 complete -c penstock -n '_shtab_penstock_using doctor' -l upstream-cmd -x -d 'the upstream to spawn, as one string'
 complete -c penstock -n '_shtab_penstock_using doctor' -l config -x -d 'read FILE (YAML, JSON or TOML); options on the command line win'
+complete -c penstock -n '_shtab_penstock_using doctor' -l server -x -d 'with --config: only the server called NAME, as it is'
+complete -c penstock -n '_shtab_penstock_using doctor' -l only -x -d 'with --config: only these of its servers'
 complete -c penstock -n '_shtab_penstock_using doctor' -l header -x -d 'send a header to the upstream URL, as in "Authorization: Bearer ${TOKEN}"; repeatable'
 complete -c penstock -n '_shtab_penstock_using doctor' -l header-from -x -d 'send a header whose value is in the variable VAR, so that it is in no list of processes'
 complete -c penstock -n '_shtab_penstock_using doctor' -l env -x -d 'set a variable for the upstream; ${VAR} expands'
@@ -196,6 +202,8 @@ complete -c penstock -n '_shtab_penstock_using lock' -l ignore-member -x -d 'a m
 complete -c penstock -n '_shtab_penstock_using lock' -l upstream -x -d 'an upstream that is running: Streamable HTTP or legacy SSE'
 complete -c penstock -n '_shtab_penstock_using lock' -l upstream-cmd -x -d 'the upstream to spawn, as one string'
 complete -c penstock -n '_shtab_penstock_using lock' -l config -x -d 'read FILE (YAML, JSON or TOML); options on the command line win'
+complete -c penstock -n '_shtab_penstock_using lock' -l server -x -d 'with --config: only the server called NAME, as it is'
+complete -c penstock -n '_shtab_penstock_using lock' -l only -x -d 'with --config: only these of its servers'
 complete -c penstock -n '_shtab_penstock_using lock' -l header -x -d 'send a header to the upstream URL, as in "Authorization: Bearer ${TOKEN}"; repeatable'
 complete -c penstock -n '_shtab_penstock_using lock' -l header-from -x -d 'send a header whose value is in the variable VAR, so that it is in no list of processes'
 complete -c penstock -n '_shtab_penstock_using lock' -l env -x -d 'set a variable for the upstream; ${VAR} expands'
@@ -262,6 +270,8 @@ complete -c penstock -n '_shtab_penstock_using verify' -s h -l help -d 'show thi
 complete -c penstock -n '_shtab_penstock_using verify' -l upstream -x -d 'an upstream that is running: Streamable HTTP or legacy SSE'
 complete -c penstock -n '_shtab_penstock_using verify' -l upstream-cmd -x -d 'the upstream to spawn, as one string'
 complete -c penstock -n '_shtab_penstock_using verify' -l config -x -d 'read FILE (YAML, JSON or TOML); options on the command line win'
+complete -c penstock -n '_shtab_penstock_using verify' -l server -x -d 'with --config: only the server called NAME, as it is'
+complete -c penstock -n '_shtab_penstock_using verify' -l only -x -d 'with --config: only these of its servers'
 complete -c penstock -n '_shtab_penstock_using verify' -l header -x -d 'send a header to the upstream URL, as in "Authorization: Bearer ${TOKEN}"; repeatable'
 complete -c penstock -n '_shtab_penstock_using verify' -l header-from -x -d 'send a header whose value is in the variable VAR, so that it is in no list of processes'
 complete -c penstock -n '_shtab_penstock_using verify' -l env -x -d 'set a variable for the upstream; ${VAR} expands'

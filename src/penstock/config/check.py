@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.config.formats.document import Path
-from penstock.config.keys import INTERCEPTOR, SECTIONS, Key, Kind
+from penstock.config.keys import INTERCEPTOR, SECTIONS
+from penstock.config.kinds import Key, Kind
 from penstock.config.model import count, file_size, message_size, seconds
 from penstock.errors import ConfigError
 from penstock.policy.faults import Fault, did_you_mean, spoken_place

@@ -12,11 +12,12 @@ from penstock import limits
 from penstock.config.check import Findings, Section, check_section, place_of
 from penstock.config.formats.document import Document, Path, Unreadable
 from penstock.config.formats.reading import read_document
-from penstock.config.keys import INTERCEPTOR, OBSERVED, SERVER_TABLES
+from penstock.config.keys import INTERCEPTOR, OBSERVED, SERVER_TABLES, SEVERAL
 from penstock.config.model import (
     CommandUpstream,
     FileConfig,
     ListTerms,
+    SeveralUpstreams,
     UrlUpstream,
     expand,
     make_command,
@@ -32,12 +33,18 @@ from penstock.wire.http.url import parse_url
 from penstock.wire.mcp.replies import TOOL_NOT_FOUND, one_line
 
 if TYPE_CHECKING:
+    from penstock.config.members import MembersReading
     from penstock.policy.rules.interceptor_config import InterceptorConfig
 
+Servers = dict[str, tuple[Path, Section]]
+Upstream = CommandUpstream | UrlUpstream | SeveralUpstreams | None
 
-def load_file(path: str, environ: Mapping[str, str] = os.environ) -> FileConfig:
+
+def load_file(
+    path: str, environ: Mapping[str, str] = os.environ, picked: tuple[str, ...] | None = None
+) -> FileConfig:
     """What the file at `path` asks for. Raises FaultyFile with all its faults."""
-    return parse_file(path, read_bytes(path), environ)
+    return parse_file(path, read_bytes(path), environ, picked)
 
 
 def read_bytes(path: str) -> bytes:
@@ -54,9 +61,15 @@ def digest_of(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def parse_file(path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> FileConfig:
-    """What the bytes of a file called `path` ask for. Raises FaultyFile."""
-    reading = ConfigReading(path, data, environ)
+def parse_file(
+    path: str,
+    data: bytes,
+    environ: Mapping[str, str] = os.environ,
+    picked: tuple[str, ...] | None = None,
+) -> FileConfig:
+    """What the bytes of a file called `path` ask for. Raises FaultyFile. `picked`: the only servers of it
+    that count, whatever else it says of them."""
+    reading = ConfigReading(path, data, environ, picked)
     reading.raise_faults()
     return reading.config
 
@@ -67,8 +80,16 @@ class ConfigReading:
     `config` counts only once `raise_faults` has found nothing.
     """
 
-    def __init__(self, path: str, data: bytes, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        path: str,
+        data: bytes,
+        environ: Mapping[str, str] = os.environ,
+        picked: tuple[str, ...] | None = None,
+    ) -> None:
         self.path = path
+        self._picked = picked
+        self._members: MembersReading | None = None  # where several servers may be
         self._digest = digest_of(data)
         self.document = read_document_or_fail(path, data)
         self.findings = Findings()
@@ -86,17 +107,22 @@ class ConfigReading:
         root = self.root
         tools, timeouts, log = (cast(Section, root.get(name) or {}) for name in ("tools", "timeouts", "log"))
         upstream, server = self._upstream()
+        own, own_times = (cast(Section, server.get(name) or {}) for name in ("tools", "timeouts"))
+        if "list" in own_times:
+            own_times["tools"] = own_times.pop("list")
+        timeouts = timeouts | own_times
         if "listen" in root and root.get("stdio"):
             self.findings.add(("stdio",), "stdio and listen are both here; Penstock serves one of them")
         return FileConfig(
             path=self.path,
             digest=self._digest,
             upstream=upstream,
+            several=self._members.terms_of_one() if self._members is not None else None,
             choice=self._with_terms(
                 ToolFilter(
-                    deny=self._patterns(tools, "deny") + self._tool_names(server, "disabled"),
-                    allow=self._patterns(tools, "allow") + self._tool_names(server, "enabled"),
-                    read_only=bool(tools.get("read_only")),
+                    deny=self._patterns(tools, "deny") + self._own_patterns(server, "deny"),
+                    allow=self._patterns(tools, "allow") + self._own_patterns(server, "allow"),
+                    read_only=bool(tools.get("read_only") or own.get("read_only")),
                     strict_arguments=tools.get("arguments") == "strict",
                     deny_code=cast("int", tools.get("deny_code", TOOL_NOT_FOUND)),
                 ),
@@ -185,72 +211,69 @@ class ConfigReading:
                     self.findings.add_error(path, error)
         return tuple(out)
 
-    def _tool_names(self, server: Section, word: str) -> tuple[Pattern, ...]:
-        names = [
-            *cast("list[str]", server.get(f"{word}Tools", [])),
-            *cast("list[str]", server.get(f"{word}_tools", [])),
-        ]
-        out = []
-        for name in names:
-            try:
-                out.append(compile_pattern(f"^{re.escape(name)}$", f"{word}Tools"))
-            except ConfigError as error:
-                self.findings.add_error(("mcpServers",), error)
-        return tuple(out)
+    def _own_patterns(self, server: Section, name: str) -> tuple[Pattern, ...]:
+        """What an entry of an AI client's file says of its tools."""
+        return () if self._members is None or not server else self._members.patterns(server, name)
 
     # --- the upstream ------------------------------------------------------------------------------------
 
-    def _upstream(self) -> tuple[CommandUpstream | UrlUpstream | None, Section]:
+    def _upstream(self) -> tuple[Upstream, Section]:
         """The upstream, and the entry of an AI client's file that it came from, if it did."""
         upstream = cast(Section, self.root.get("upstream") or {})
-        servers: dict[str, tuple[Path, Section]] = {}
+        servers: Servers = {}
         for table in SERVER_TABLES:
             for name, server in cast("dict[str, Section]", self.root.get(table) or {}).items():
                 servers[name] = (table, name), server
+        if any(name in self.root for name in SEVERAL) or servers:
+            from penstock.config.members import MembersReading
+
+            self._members = MembersReading(self)
         own = [name for name in upstream if name != "server"]
+        if self._picked is not None:
+            return self._only(servers, self._picked)
         if own:
             if servers or "server" in upstream:
                 where: Path = (
                     ("upstream", "server") if "server" in upstream else (next(iter(servers.values()))[0][0],)
                 )
                 self.findings.add(where, f"the upstream is here twice: upstream.{own[0]} names another")
-            return self._reach(upstream, ("upstream",)), {}
+            return self.reach(upstream, ("upstream",)), {}
         if "server" in upstream:
-            name = str(upstream["server"])
-            if name not in servers:
-                hint = did_you_mean(name, list(servers))
-                known = f"the servers are {', '.join(servers)}" if servers else "there is no mcpServers"
-                self.findings.add(("upstream", "server"), f'no server is called "{name}"; {known}', hint)
-                return None, {}
-            path, server = servers[name]
-            return self._reach(server, path), server
+            return self._only(servers, (str(upstream["server"]),), ("upstream", "server"))
         return self._only(servers)
 
     def _only(
-        self, servers: dict[str, tuple[Path, Section]]
-    ) -> tuple[CommandUpstream | UrlUpstream | None, Section]:
+        self, servers: Servers, picked: tuple[str, ...] | None = None, where: Path = ()
+    ) -> tuple[Upstream, Section]:
+        """The servers that count: those that were picked, or those that are not disabled."""
+        for name in [] if picked is None else picked:
+            if name not in servers:
+                hint = did_you_mean(name, list(servers))
+                known = f"the servers are {', '.join(servers)}" if servers else "there is no mcpServers"
+                self.findings.add(where, f'no server is called "{name}"; {known}', hint)
+                return None, {}
         active = {
             name: (path, server)
             for name, (path, server) in servers.items()
-            if not server.get("disabled") and server.get("enabled", True)
+            if (
+                name in picked
+                if picked is not None
+                else not server.get("disabled") and server.get("enabled", True)
+            )
         }
         if not active:
             if servers:
                 first = next(iter(servers.values()))[0]
                 self.findings.add(first[:1], "every server here is disabled")
             return None, {}
+        assert self._members is not None
+        if self._members.is_several(active):
+            return self._members.read(active), {}
         path, server = next(iter(active.values()))
-        if len(active) > 1:
-            names = ", ".join(active)
-            self.findings.add(
-                path[:1],
-                f"several servers ({names}): serving more than one is for a later version; "
-                f"pick one with upstream: {{server: {next(iter(active))}}}",
-            )
-            return None, {}
-        return self._reach(server, path), server
+        return self.reach(server, path), server
 
-    def _reach(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
+    def reach(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
+        """How the upstream that a section names is reached; None when it has faults."""
         before = len(self.findings.all)
         if "url" in section:
             found = self._at_url(section, path)
@@ -277,7 +300,7 @@ class ConfigReading:
             return UrlUpstream(
                 parse_url(url),
                 tuple(headers),
-                section.get("on_loss") == "reconnect",
+                section.get("on_loss") in ("reconnect", "retry"),
                 bool(section.get("cookies")),
             )
         except ConfigError as error:
@@ -309,7 +332,7 @@ class ConfigReading:
             command=tuple(self._expanded(word, (*path, "command")) for word in words),
             env=tuple((name, self._expanded(value, (*path, "env", name))) for name, value in env.items()),
             cwd=self._expanded(str(section["cwd"]), (*path, "cwd")) if "cwd" in section else None,
-            reconnect=section.get("on_loss") == "reconnect",
+            reconnect=section.get("on_loss") in ("reconnect", "retry"),
         )
 
     def _written(self, path: Path) -> Section:

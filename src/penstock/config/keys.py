@@ -6,46 +6,11 @@ its own tables, in `policy`.
 
 from __future__ import annotations
 
-import enum
-
-from msgspec import Struct
-
+from penstock.config.kinds import Key, Kind
+from penstock.config.several_keys import MEMBER_KEYS, SEVERAL_SECTIONS
 from penstock.logs import FORMATS, LEVELS
 from penstock.policy.tools.schema import MODES
 from penstock.policy.tools.tool_filter import ORDERS
-
-
-class Kind(enum.Enum):
-    """What a value may be."""
-
-    TEXT = "a text"
-    TEXTS = "a text or a list of texts"
-    TEXT_MAP = "names with texts"
-    FLAG = "true or false"
-    DURATION = "a duration like 30s, 500ms or 2m, or milliseconds"
-    ADDRESS = "PORT or HOST:PORT"
-    COUNT = "a whole number above zero"
-    SIZE = "a size like 50MB or 10MiB, or bytes"
-    CHOICE = "one of a few words"
-    SECTION = "a section"
-    SECTION_MAP = "names with a section each"
-    SECTIONS = "a list of sections"
-    MESSAGE = "a JSON-RPC message, as an object or as JSON text"
-    FILE_SIZE = "a size like 256MiB, at least 4 KiB"
-    NUMBER = "a whole number"
-    CODE = "an error code, a whole number below zero"
-    ANY = "anything"
-
-
-class Key(Struct, frozen=True):
-    """One key of a section."""
-
-    name: str
-    kind: Kind
-    meaning: str
-    choices: tuple[str, ...] = ()  # of a section: words that stand for a section with only its first key
-    section: str = ""  # for a section: its rows in SECTIONS
-
 
 SERVER_TABLES = ("mcpServers", "servers", "mcp_servers")
 """What AI clients call the table of their servers."""
@@ -73,12 +38,16 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             Key(
                 name,
                 Kind.SECTION_MAP,
-                "Servers in the shape that AI clients use. One for now; `upstream.server` picks it.",
+                "Servers in the shape that AI clients use: one, or several behind one door.",
                 section="server",
             )
             for name in SERVER_TABLES
         ),
         Key("inputs", Kind.ANY, "Of an AI client's file. Not used: nobody could be asked."),
+        Key("names", Kind.SECTION, "With several servers: how their tools are called.", section="names"),
+        Key("lists", Kind.SECTION, "With several servers: when their lists are there.", section="lists"),
+        Key("server", Kind.SECTION, "With several servers: what clients hear of us.", section="front"),
+        Key("search", Kind.SECTION, "List a way to find tools instead of all of them.", section="search"),
         Key("tools", Kind.SECTION, "Which tools clients see and may call.", section="tools"),
         Key("listen", Kind.ADDRESS, "Serve HTTP there. HOST defaults to loopback; port 0 picks one."),
         Key("stdio", Kind.FLAG, "Serve one client over stdin and stdout."),
@@ -185,11 +154,13 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("enabledTools", Kind.TEXTS, "Names of the only tools that are kept, like `tools.allow`."),
         Key("disabled_tools", Kind.TEXTS, "The same as `disabledTools`."),
         Key("enabled_tools", Kind.TEXTS, "The same as `enabledTools`."),
+        *MEMBER_KEYS,
         *(
             Key(name, Kind.ANY, "Of an AI client's file. Not used.")
             for name in ("alwaysAllow", "autoApprove", "description", "name", "timeout", "trust", "version")
         ),
     ),
+    **SEVERAL_SECTIONS,
     "tools": (
         Key("deny", Kind.TEXTS, "Patterns; tools whose name matches one are hidden."),
         Key("allow", Kind.TEXTS, "Patterns; only tools whose name matches one are kept. `deny` wins."),
@@ -277,6 +248,9 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
 }
 
 INTERCEPTOR = "interceptor"
+
+SEVERAL = ("names", "lists", "server", "search")
+"""Sections about several servers behind one door."""
 
 OBSERVED = ("record", "audit", "metrics", "telemetry", "mask")
 """Sections about what is kept, counted and traced."""

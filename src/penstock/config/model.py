@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from penstock.observe.replay import ReplayBook
     from penstock.observe.settings import ObserveSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
+    from penstock.policy.several.terms import MemberTerms, SeveralTerms
+
+INHERITED = tuple("HOME LOGNAME PATH SHELL TERM USER LANG LC_ALL LC_CTYPE TMPDIR TZ SYSTEMROOT".split())
+"""The variables that one of several upstreams gets of ours, as SDKs pass them to the servers they start."""
 
 
 class CommandUpstream(Struct, frozen=True):
@@ -31,9 +35,13 @@ class CommandUpstream(Struct, frozen=True):
     env: tuple[tuple[str, str], ...] = ()
     cwd: str | None = None
     reconnect: bool = False  # start it again when it ends
+    inherits: bool = True  # all of our environment, and not only what every program needs
 
     def environment(self) -> dict[str, str] | None:
         """The child's environment: ours, with what the user adds; None when it is just ours."""
+        if not self.inherits:
+            ours = {name: os.environ[name] for name in INHERITED if name in os.environ}
+            return {**ours, **dict(self.env)}
         return {**os.environ, **dict(self.env)} if self.env else None
 
 
@@ -56,10 +64,27 @@ class ReplayUpstream(Struct, frozen=True):
     is_real_time: bool = False
 
 
+class Member(Struct, frozen=True):
+    """One of several upstreams."""
+
+    terms: MemberTerms
+    upstream: CommandUpstream | UrlUpstream
+    connect_seconds: float | None = None
+    start_seconds: float | None = None
+    call_seconds: float | None = None
+
+
+class SeveralUpstreams(Struct, frozen=True):
+    """Several upstreams behind one door, in the order of trust."""
+
+    members: tuple[Member, ...]
+    terms: SeveralTerms
+
+
 class ProxyConfig(Struct, frozen=True):
     """Everything a run needs to know."""
 
-    upstream: CommandUpstream | UrlUpstream | ReplayUpstream
+    upstream: CommandUpstream | UrlUpstream | ReplayUpstream | SeveralUpstreams
     choice: ToolFilter
     connect_seconds: float = limits.CONNECT_SECONDS
     start_seconds: float = limits.START_SECONDS
@@ -101,7 +126,8 @@ class FileConfig(Struct, frozen=True):
 
     path: str | None = None
     digest: bytes = b""
-    upstream: CommandUpstream | UrlUpstream | None = None
+    upstream: CommandUpstream | UrlUpstream | SeveralUpstreams | None = None
+    several: SeveralTerms | None = None  # where even one upstream counts as one of several
     choice: ToolFilter = ToolFilter()
     connect_seconds: float | None = None
     start_seconds: float | None = None

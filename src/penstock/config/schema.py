@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.config.keys import INTERCEPTOR, SECTIONS, Key, Kind
+from penstock.config.keys import INTERCEPTOR, SECTIONS
+from penstock.config.kinds import Key, Kind
 
 Schema = dict[str, object]
 
