@@ -23,9 +23,11 @@ from penstock.gate.session_table import SessionTable
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy.exchange import Session
 from penstock.policy.patterns.patterns import compile_pattern
-from penstock.policy.tools.catalog import ToolCatalog, build_catalog
+from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.policy.tools.upstream_tools import UpstreamTools, read_tools
+from penstock.relay.catalogs import Catalogs
+from penstock.relay.kept_lists import EVERYBODYS, KeptLists
 from penstock.relay.link_pool import LinkPool
 from penstock.relay.session_relay import SessionRelay
 from penstock.relay.sessions import Sessions
@@ -40,11 +42,17 @@ GATE = Gate(CHOICE)
 
 
 @functools.cache
-def catalog() -> ToolCatalog:
-    """What the filter leaves of an upstream that has all the tools."""
+def upstream_tools() -> UpstreamTools:
+    """What an upstream lists that has all the tools."""
     names = [*hostile.ALLOWED, *hostile.DENIED, hostile.UNSPOKEN]
     tools = b",".join(b'{"name":%b,"inputSchema":{"type":"object"}}' % msgspec.json.encode(n) for n in names)
-    return build_catalog([b'{"tools":[%b]}' % tools], CHOICE)
+    return read_tools([b'{"tools":[%b]}' % tools])
+
+
+@functools.cache
+def catalog() -> ToolCatalog:
+    """What the filter leaves of them."""
+    return view(upstream_tools(), CHOICE)
 
 
 class Memory:
@@ -134,15 +142,12 @@ class CableDoor:
         self, version: bytes = b"2025-03-26", gate: Gate = GATE, sessions: SessionTable | None = None
     ) -> None:
         self.upstream, self._version = Memory(), version
-        catalogs = Catalogs(_never)
-        for era in Era:
-            catalogs.put(CatalogKey(era), catalog())
+        catalogs = _known_catalogs()
         self._door = Passthrough(
             self.upstream,  # type: ignore[arg-type]
             [],
             gate,
             catalogs,
-            lambda known: None,
             lambda error: None,
             has_sessions=False,
             known=sessions,
@@ -165,9 +170,8 @@ class ModernDoor:
         shared_link = SharedLink(
             _never,  # type: ignore[arg-type]
             gate,
-            Catalogs(_never),
+            _known_catalogs(),
             1.0,
-            lambda known: None,
             lambda error: None,
         )
         shared_link.adopt(self.upstream, catalog())  # type: ignore[arg-type]
@@ -268,17 +272,21 @@ _LOOP = asyncio.Runner()
 
 
 def _pool(upstream: Memory, gate: Gate, sessions: SessionTable | None) -> LinkPool:
-    catalogs = Catalogs(_never)
-    for era in Era:
-        catalogs.put(CatalogKey(era), catalog())
     return LinkPool(
         lambda: upstream,  # type: ignore[arg-type, return-value]
         gate,
-        catalogs,
+        _known_catalogs(),
         1.0,
         lambda known: None,
         lambda session_id: Session() if sessions is None else sessions.new(session_id),
     )
+
+
+def _known_catalogs() -> Catalogs:
+    catalogs = Catalogs(CHOICE, KeptLists(_never))
+    for key in EVERYBODYS:
+        catalogs.put(key, upstream_tools())
+    return catalogs
 
 
 async def _never(*what: Any) -> Any:

@@ -28,8 +28,10 @@ from penstock.net.warden import Warden
 from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.policy.tools.upstream_tools import UpstreamTools
+from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import LinkFacts, UpstreamLink
+from penstock.relay.kept_lists import CatalogKey, KeptLists
 from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
 from penstock.relay.shared_link import SharedLink
@@ -67,7 +69,9 @@ class Endpoint:
         self._is_lost = False
         self.live_rules = open_live_rules(config, reread, warden, list(observers))
         self._opened = open_gate(config, self.live_rules, observers)
-        self._catalogs = Catalogs(self._learn)
+        self._lists = KeptLists(self._learn)
+        self._lists.is_refreshed = config.refreshes_tools
+        self._catalogs = Catalogs(config.choice, self._lists, self._say)
         self._sessions = Sessions(idle_seconds=config.session_idle_seconds)
         self._pool = LinkPool(
             self._open_link,
@@ -79,13 +83,11 @@ class Endpoint:
             config.era != "same",
             config.refreshes_tools,
         )
-        self._catalogs.is_refreshed = config.refreshes_tools
         self._shared_link = SharedLink(
             self._open_shared,
             self._opened.gate,
             self._catalogs,
             config.tools_seconds,
-            say_catalog,
             self._on_shared_lost,
             config.era,
             config.input_seconds,
@@ -122,19 +124,15 @@ class Endpoint:
         try:
             probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate)
             try:
-                era, catalog = await probe.learn(self._config.choice)
+                era, tools = await probe.learn()
             except UpstreamError:
                 if not link.facts.wants_credentials:
                     raise
-                self._catalogs.is_by_principal = True
+                self._lists.is_by_principal = True
                 log.info("The upstream wants credentials; each client's own will be used to list its tools.")
                 return
             self._is_modern_only = era is Era.MODERN  # it was asked in the older one first
-            self._catalogs.put(CatalogKey(era), catalog)
-            if self._config.choice.is_active:
-                say_catalog(catalog)
-            else:
-                log.info("%d tools, none denied.", len(catalog.allowed))
+            catalog = self._catalogs.put(CatalogKey(era), tools)
             is_streamable = link.facts.transport == "streamable"
             if era is Era.LEGACY and is_streamable and self._config.era == "bridge":
                 self._is_legacy_only = not await self._speaks_modern()
@@ -154,16 +152,21 @@ class Endpoint:
             return False
         return True
 
-    async def _learn(self, era: Era) -> ToolCatalog:
-        """Asks the upstream for the catalog of an era that nobody spoke so far."""
+    async def _learn(self, era: Era) -> UpstreamTools:
+        """Asks the upstream for the tools of an era that nobody spoke so far."""
         link = self._open_link()
         try:
             probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate)
-            _, catalog = await probe.learn(self._config.choice, era)
+            _, tools = await probe.learn(era)
         finally:
             self._pool.close_link(link)
-        say_catalog(catalog)
-        return catalog
+        return tools
+
+    def _say(self, catalog: ToolCatalog) -> None:
+        if self._config.choice.is_active:
+            say_catalog(catalog)
+        else:
+            log.info("%d tools, none denied.", len(catalog.allowed))
 
     def start(self) -> None:
         """The upstream is there and clients may come: begins to look after it and after the rules' file."""
@@ -225,10 +228,9 @@ class Endpoint:
             list(upstream.headers),
             self._opened.gate,
             self._catalogs,
-            say_catalog,
             self._on_upstream_lost,
             # Who was refused for want of credentials has not seen whether there are sessions.
-            None if self._catalogs.is_by_principal else self._facts.has_session,
+            None if self._lists.is_by_principal else self._facts.has_session,
             self._opened.sessions,
             config.tools_seconds,
             upstream.passes_cookies,

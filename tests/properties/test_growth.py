@@ -14,7 +14,8 @@ import pytest
 from memory_doors import CHOICE, catalog
 from penstock.errors import ProtocolError
 from penstock.policy.tools import tool_gate, tool_lists
-from penstock.policy.tools.catalog import BadToolList, build_catalog
+from penstock.policy.tools.catalog import build_catalog
+from penstock.policy.tools.upstream_tools import BadToolList
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.sse import SseReader
 from penstock.wire.json import splice

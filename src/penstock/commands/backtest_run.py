@@ -18,7 +18,7 @@ from penstock.observe.recording import Line
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.rules.effect_contract import EffectVerdict, ScriptSpec, WebhookSpec
 from penstock.policy.rules.interceptor import Interceptor
-from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.policy.verdict import Answer, Drop, Forward, Hold, Verdict, Wait
 from penstock.relay.tool_list_pages import ToolListPages
 from penstock.wire.mcp.eras import Era
@@ -99,7 +99,7 @@ class Judge:
                 message = read_upstream_message(raw)
                 assert isinstance(message, Message)
                 fetch.take(message)
-            self.catalog = fetch.catalog(self._config.choice)
+            self.catalog = view(fetch.tools(), self._config.choice)
         except (ProtocolError, ToolListFailed) as why:
             raise ConfigError("The recorded tool list cannot be used", str(why)) from None
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from penstock.policy.tools.catalog import DeniedTool, Tool, ToolCatalog, build_catalog
+from penstock.policy.tools.catalog import DeniedTool, ToolCatalog
 from penstock.policy.tools.token_estimate import shown_text
-from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.upstream_tools import Tool, UpstreamTools
 from penstock.wire.json.ambiguity import members
 
 log = logging.getLogger("penstock")
@@ -33,19 +33,15 @@ def maybe_counter() -> Callable[[str], int] | None:
     return lambda text: len(encoding.encode(text, disallowed_special=()))
 
 
-def counted(whole: ToolCatalog, choice: ToolFilter, count: Callable[[str], int]) -> ToolCatalog:
-    """What `choice` makes of an unfiltered list, each tool with its exact count."""
-    if whole.refusal is not None:
-        return whole
-    tokens = {tool.name: count(shown_text(members(tool.raw))) for tool in whole.allowed}
+def counted(catalog: ToolCatalog, listed: UpstreamTools, count: Callable[[str], int]) -> ToolCatalog:
+    """The catalog, seen of what was `listed`, with the exact count of each tool."""
+    tokens = {tool.name: count(shown_text(members(tool.raw))) for tool in reversed(listed.tools)}
 
     def recount(tool: Tool | DeniedTool) -> Tool | DeniedTool:
         return structs.replace(tool, tokens=tokens[tool.name])
 
-    catalog = build_catalog([whole.result], choice)
     return structs.replace(
         catalog,
         allowed=tuple(map(recount, catalog.allowed)),
         denied=tuple(map(recount, catalog.denied)),
-        warnings=whole.warnings + catalog.warnings,
     )

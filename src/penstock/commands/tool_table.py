@@ -10,9 +10,8 @@ import msgspec
 from penstock.config.model import ProxyConfig
 from penstock.net.warden import Warden
 from penstock.open_links import open_upstream
-from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.policy.tools.token_estimate import HOW_ESTIMATED
-from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.upstream_probe import UpstreamProbe
 from penstock.wire.mcp.replies import printable
 
@@ -31,10 +30,10 @@ async def show(config: ProxyConfig, form: str, tokenizer: str = "estimate") -> i
     link = open_upstream(config, warden, is_first=True)
     try:
         await link.connect()
-        choice = config.choice if count is None else ToolFilter()
-        _, catalog = await UpstreamProbe(link, config.tools_seconds).learn(choice)
+        _, tools = await UpstreamProbe(link, config.tools_seconds).learn()
+        catalog = view(tools, config.choice)
         if count is not None:
-            catalog = counted(catalog, config.choice, count)
+            catalog = counted(catalog, tools, count)
         _print(catalog, form, how)  # first: some upstreams take seconds to leave
     finally:
         await link.close()

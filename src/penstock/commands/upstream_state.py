@@ -11,7 +11,7 @@ from penstock import limits
 from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream
 from penstock.net.warden import Warden
 from penstock.open_links import open_upstream
-from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.relay.upstream_probe import UpstreamProbe
 from penstock.wire.json.ambiguity import elements, members, readable
 from penstock.wire.mcp.eras import Era
@@ -54,9 +54,9 @@ async def ask_upstream(config: ProxyConfig) -> UpstreamState:
         try:
             await link.connect()
             probe = UpstreamProbe(link, config.tools_seconds)
-            era, catalog = await probe.learn(choice)
+            era, tools = await probe.learn()
             greeting = msgspec.json.decode(readable(probe.greeting or b"{}"))
-            return UpstreamState(era, catalog, greeting, await _prompts(probe, greeting))
+            return UpstreamState(era, view(tools, choice), greeting, await _prompts(probe, greeting))
         finally:
             await link.close()
     finally:

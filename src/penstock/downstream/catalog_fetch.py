@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from penstock import limits
 from penstock.errors import ToolListFailed, ToolListTimeout, UpstreamError, UpstreamProtocolError
 from penstock.gate.gate import Gate
 from penstock.net.http_client import HttpClient, Ticket
-from penstock.policy.tools.catalog import ToolCatalog
-from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.kept_lists import CatalogKey, KeptLists
 from penstock.relay.tool_list_pages import ToolListPages
 from penstock.wire.http.http1 import Headers, find
 from penstock.wire.http.sse import SseEvent, SseReader
@@ -33,16 +31,14 @@ class CatalogFetch:
         client: HttpClient,
         gate: Gate,
         key: CatalogKey,
-        catalogs: Catalogs,
-        on_catalog: Callable[[ToolCatalog], None],
+        lists: KeptLists,
         seconds: float,
     ) -> None:
         """All pages must come within `seconds`."""
         self._client = client
         self._gate = gate
         self._key = key
-        self._catalogs = catalogs
-        self._on_catalog = on_catalog
+        self._lists = lists
         self._headers: Headers = []
         self._fetch = ToolListPages(None)
         self._reader: SseReader | None = None
@@ -55,7 +51,7 @@ class CatalogFetch:
         self._ticket: Ticket | None = None
 
     def start(self, headers: Headers, params: Members | None, era: Era) -> None:
-        """Begins; the outcome goes to the catalogs."""
+        """Begins; the outcome goes to the kept lists."""
         kept = [
             field
             for field in headers
@@ -94,7 +90,7 @@ class CatalogFetch:
         """The list cannot be had."""
         if not self._is_over:
             self._end()
-            self._catalogs.fail(self._key, error)
+            self._lists.fail(self._key, error)
 
     def _timed_out(self) -> None:
         self.on_failure(ToolListTimeout(self._seconds))
@@ -126,13 +122,12 @@ class CatalogFetch:
             if request is not None:
                 self._send(request)
                 return
-            catalog = self._fetch.catalog(self._gate.choice)
+            tools = self._fetch.tools()
         except ToolListFailed as failure:
             self.on_failure(failure)
             return
         self._end()
-        self._on_catalog(catalog)
-        self._catalogs.put(self._key, catalog)
+        self._lists.put(self._key, tools)
 
     def _send(self, request: Message) -> None:
         self._body = []

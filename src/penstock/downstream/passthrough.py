@@ -67,7 +67,6 @@ class Passthrough:
         headers: Headers,
         gate: Gate,
         catalogs: Catalogs,
-        on_catalog: Callable[[ToolCatalog], None],
         on_lost: Callable[[UpstreamError], None],
         has_sessions: bool | None,
         known: SessionTable | None,
@@ -88,8 +87,7 @@ class Passthrough:
         )
         self._heads = HeadReader(client, headers, catalogs, passes_cookies)
         self.kept_from_clients = self._heads.kept_from_clients
-        self._catalogs = catalogs
-        self._on_catalog = on_catalog
+        self._catalogs, self._lists = catalogs, catalogs.lists
         self.has_sessions = has_sessions
         self.refreshes = False  # tool lists follow the upstream's
         self.under_way: set[PassthroughResponse] = set()
@@ -242,10 +240,8 @@ class Passthrough:
             return
 
         start = None
-        if self._catalogs.is_by_principal:
-            fetch = CatalogFetch(
-                self.client, self.gate, key, self._catalogs, self._on_catalog, self._tools_seconds
-            )
+        if self._lists.is_by_principal:
+            fetch = CatalogFetch(self.client, self.gate, key, self._lists, self._tools_seconds)
             start = partial(fetch.start, head.headers, message.params, head.era)
         wait_unless_gone(
             reply,
@@ -269,10 +265,8 @@ class Passthrough:
             response.emit_late(event if is_changed else None)
 
         start = None
-        if self._catalogs.is_by_principal or response.era is Era.LEGACY:  # in the session that heard of it
-            fetch = CatalogFetch(
-                self.client, self.gate, key, self._catalogs, self._on_catalog, self._tools_seconds
-            )
+        if self._lists.is_by_principal or response.era is Era.LEGACY:  # in the session that heard of it
+            fetch = CatalogFetch(self.client, self.gate, key, self._lists, self._tools_seconds)
             start = partial(fetch.start, response.upstream_headers, None, response.era)
         response.hold_back()
         self._catalogs.refresh(key, compare, start)
@@ -370,7 +364,7 @@ class Passthrough:
         return self.known.find_http(
             head.era,
             None if self.has_sessions is False else head.session,
-            head.principal if self._catalogs.is_by_principal else b"",
+            head.principal if self._lists.is_by_principal else b"",
             head.rights,
             peer_of(request),
             message is not None and message.method == "initialize" and self.has_sessions is not False,

@@ -9,7 +9,8 @@ from msgspec import Struct, structs
 from penstock.downstream.mcp_head import McpHead, read_head
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Request
-from penstock.relay.catalogs import CatalogKey, Catalogs, rights_of
+from penstock.relay.catalogs import Catalogs, rights_of
+from penstock.relay.kept_lists import CatalogKey
 from penstock.wire.http.http1 import Headers, end_to_end, find, find_all, response_start
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))

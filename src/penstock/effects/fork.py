@@ -24,7 +24,6 @@ from msgspec import Raw
 from penstock import __version__, limits
 from penstock.errors import ProtocolError, UpstreamError, UpstreamLost
 from penstock.policy.rules.effect_contract import ForkSpec
-from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
 from penstock.relay.tool_list_pages import own_id
 from penstock.relay.upstream_probe import UpstreamProbe
@@ -202,7 +201,7 @@ class _Shadow:
         try:
             link.peer = self
             # Like any client it asks for the tools first: some arguments must travel in headers.
-            era, _ = await UpstreamProbe(link, limits.TOOLS_SECONDS).learn(ToolFilter())
+            era, _ = await UpstreamProbe(link, limits.TOOLS_SECONDS).learn()
             self._link, link.receiver = link, self
             self._has_answered = True
             while await self._has_copy():

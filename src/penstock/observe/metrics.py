@@ -16,8 +16,9 @@ from penstock import __version__
 from penstock.errors import ProtocolError
 from penstock.observe import bounds
 from penstock.observe.record import Record
-from penstock.policy.tools.catalog import BadToolList, build_catalog
+from penstock.policy.tools.catalog import build_catalog
 from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.upstream_tools import BadToolList
 from penstock.wire.mcp.message import Message, read_upstream_message
 from penstock.wire.mcp.methods import KNOWN
 

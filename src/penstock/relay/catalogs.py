@@ -1,26 +1,23 @@
-"""The catalogs of one upstream: one an era, and one a principal where the upstream wants to know who asks."""
+"""The catalogs of one upstream: one an era, and one a principal where the upstream wants to know who asks.
+
+What the upstream listed is kept unfiltered (`kept_lists`); the catalogs here are views of it.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from msgspec import Struct
-
-from penstock import limits
-from penstock.errors import UpstreamError
-from penstock.policy.tools.catalog import ToolCatalog, frozen_to
+from penstock.errors import ToolListRefused, UpstreamError
+from penstock.policy.tools.catalog import ToolCatalog, view
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.upstream_tools import UpstreamTools
+from penstock.relay.kept_lists import EVERYBODYS, CatalogKey, KeptLists, Waiter
 from penstock.wire.http.http1 import Headers
 from penstock.wire.mcp.eras import Era, maybe_modern_meta
 from penstock.wire.mcp.message import Kind, Message
 
 log = logging.getLogger("penstock")
-
-Learn = Callable[[Era], Awaitable[ToolCatalog]]
-Waiter = Callable[[ToolCatalog | UpstreamError], None]
-
 
 LIST_CHANGED = "notifications/tools/list_changed"
 _FROZEN = (
@@ -35,16 +32,6 @@ def say_frozen() -> None:
     if _FROZEN not in _told:
         _told.add(_FROZEN)
         log.warning("%s", _FROZEN)
-
-
-class CatalogKey(Struct, frozen=True):
-    """Whose catalog: an era's, and where upstreams ask for credentials, a principal's."""
-
-    era: Era
-    principal: bytes = b""
-
-
-_EVERYBODYS = (CatalogKey(Era.LEGACY), CatalogKey(Era.MODERN))
 
 
 def principal_of(authorization: bytes | None) -> bytes:
@@ -97,83 +84,101 @@ def maybe_own(known: dict[Era, ToolCatalog], message: Message, is_begun: bool) -
 
 
 class Catalogs:
-    """What is known, who waits for what is not, and how it is learned."""
+    """What clients see of an upstream's lists through one filter. Others may look at the same lists through
+    another one (`through`): a list is fetched once for all of them."""
 
-    def __init__(self, learn: Learn, is_by_principal: bool = False) -> None:
-        """`learn` asks in our own name; with `is_by_principal` only a client's own credentials will do."""
-        self._learn = learn
-        self.is_by_principal = is_by_principal
-        self.is_refreshed = False  # the lists follow the upstream's
-        self._known: OrderedDict[CatalogKey, ToolCatalog] = OrderedDict()
-        self._waiting: dict[CatalogKey, list[Waiter]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+    def __init__(
+        self, choice: ToolFilter, lists: KeptLists, on_new: Callable[[ToolCatalog], None] | None = None
+    ) -> None:
+        """`on_new` hears of every catalog that is made, so that people can be told."""
+        self._choice = choice
+        self.lists = lists
+        self._on_new = on_new
+        self._known: dict[CatalogKey, ToolCatalog] = {}
+        lists.views.add(self)
+
+    def through(self, choice: ToolFilter) -> Catalogs:
+        """The same lists, seen through another filter."""
+        return Catalogs(choice, self.lists, self._on_new)
 
     def key(self, era: Era, headers: Headers) -> CatalogKey:
         """Under which key the catalog of a request with these headers is kept."""
-        if self.is_by_principal:
+        if self.lists.is_by_principal:
             return CatalogKey(era, rights_of(headers))
-        return _EVERYBODYS[era is Era.MODERN]
+        return EVERYBODYS[era is Era.MODERN]
 
     def by_era(self) -> dict[Era, ToolCatalog]:
         """The catalogs that are everybody's."""
-        if self.is_by_principal:
+        if self.lists.is_by_principal:
             return {}  # also what was learnt for who shows no credentials that we know for such
-        return {key.era: catalog for key, catalog in self._known.items() if not key.principal}
+        seen = {key.era: self._outcome(key) for key in EVERYBODYS}
+        return {era: catalog for era, catalog in seen.items() if isinstance(catalog, ToolCatalog)}
 
     def maybe_known(self, key: CatalogKey) -> ToolCatalog | None:
         """The catalog, if it is already there."""
         return self._known.get(key)
 
-    def put(self, key: CatalogKey, catalog: ToolCatalog) -> ToolCatalog:
-        """Keeps a catalog, and gives back what is kept: of a second era, what was there in the first.
+    def put(self, key: CatalogKey, tools: UpstreamTools) -> ToolCatalog:
+        """Keeps what the upstream listed, and gives back what is seen of it: of a second era, what was there
+        in the first. Raises ToolListRefused.
 
         It does not change any more, but may be forgotten when there are too many.
         """
-        other = CatalogKey(Era.LEGACY if key.era is Era.MODERN else Era.MODERN, key.principal)
-        first = self._known.get(other)
-        if first is not None and not self.is_refreshed:
-            catalog = frozen_to(catalog, first)
-        self._known[key] = catalog
-        while len(self._known) > limits.CATALOGS:
-            self._known.popitem(last=False)
-        self._release(key, catalog)
-        return catalog
+        outcome = self.seen(key, self.lists.put(key, tools))
+        if isinstance(outcome, UpstreamError):
+            raise outcome
+        return outcome
 
     def refresh(self, key: CatalogKey, waiter: Waiter, fetch: Callable[[], None] | None = None) -> None:
         """Learns a catalog anew, though it is known; until then the old one counts."""
-        self.wait(key, waiter, fetch)
+        self.lists.wait(key, (self.seen, waiter), fetch)
 
     def wait(self, key: CatalogKey, waiter: Waiter, fetch: Callable[[], None] | None = None) -> None:
         """Calls `waiter` when the catalog is there or cannot be had. `fetch` starts the first attempt when
-        it needs the client's own request; it reports with `put` or `fail`."""
-        first = key not in self._waiting
-        self._waiting.setdefault(key, []).append(waiter)
-        if not first:
-            return
-        if fetch is not None:
-            fetch()
+        it needs the client's own request; it reports to the lists with `put` or `fail`."""
+        outcome = self._outcome(key)
+        if outcome is not None:
+            waiter(outcome)
         else:
-            task = asyncio.get_running_loop().create_task(self._learn_now(key))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self.refresh(key, waiter, fetch)
 
     def withdraw(self, key: CatalogKey, waiter: Waiter) -> None:
         """Nobody waits there any more: what is kept for it goes now, and not when the upstream answers."""
-        waiting = self._waiting.get(key, [])
-        if waiter in waiting:
-            waiting.remove(waiter)
+        self.lists.withdraw(key, (self.seen, waiter))
 
-    def fail(self, key: CatalogKey, error: UpstreamError) -> None:
-        """The catalog cannot be had this time."""
-        self._release(key, error)
-
-    async def _learn_now(self, key: CatalogKey) -> None:
+    def replace(self, key: CatalogKey, tools: UpstreamTools) -> None:
+        """The list is another one now. Where that may not be shown, the old one counts on."""
+        known = self._known.pop(key, None)
+        if known is None:
+            return  # nobody has looked at it so far
         try:
-            self.put(key, await self._learn(key.era))
-        except UpstreamError as error:
-            log.warning("%s. %s.", error.headline, error.detail)
-            self.fail(key, error)
+            self._known[key] = self._view(tools)
+        except ToolListRefused as refusal:
+            log.warning("%s. %s.", refusal.headline, refusal.detail)
+            self._known[key] = known
 
-    def _release(self, key: CatalogKey, outcome: ToolCatalog | UpstreamError) -> None:
-        for waiter in self._waiting.pop(key, []):
-            waiter(outcome)
+    def forget(self, key: CatalogKey) -> None:
+        """The list is gone."""
+        self._known.pop(key, None)
+
+    def seen(self, key: CatalogKey, tools: UpstreamTools) -> ToolCatalog | UpstreamError:
+        """What is seen of a list that is kept, or why nothing may be."""
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        try:
+            catalog = self._known[key] = self._view(tools)
+        except ToolListRefused as refusal:
+            self.lists.drop(key)  # whoever comes next looks whether it has changed
+            return refusal
+        return catalog
+
+    def _view(self, tools: UpstreamTools) -> ToolCatalog:
+        catalog = view(tools, self._choice)
+        if self._on_new is not None:
+            self._on_new(catalog)
+        return catalog
+
+    def _outcome(self, key: CatalogKey) -> ToolCatalog | UpstreamError | None:
+        tools = self.lists.maybe_kept(key)
+        return None if tools is None else self.seen(key, tools)

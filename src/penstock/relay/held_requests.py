@@ -9,7 +9,7 @@ from collections.abc import Callable
 from penstock.errors import Failure, ToolListFailed, ToolListTimeout
 from penstock.gate.gate import Gate
 from penstock.policy.exchange import Exchange, Session
-from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.tool_list_pages import ToolListPages
 from penstock.wire.mcp.ids import id_key
@@ -105,7 +105,7 @@ class HeldRequests:
                 return
             if self._fetch.refusal is not None and not self._is_final:
                 raise ToolListFailed("The upstream has no tools before its handshake")
-            catalog = self._fetch.catalog(self._gate.choice)
+            catalog = view(self._fetch.tools(), self._gate.choice)
         except ToolListFailed as failure:
             self.fail(failure)
             return

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.gate.gate import Gate
-from penstock.policy.tools.catalog import ToolCatalog
+from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.policy.tools.drift import maybe_drift
-from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import UpstreamLink
+from penstock.relay.kept_lists import CatalogKey
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.upstream_probe import NotThisEra, UpstreamProbe
 from penstock.wire.mcp.eras import Era
@@ -22,6 +23,8 @@ if TYPE_CHECKING:  # loaded when an upstream has refused the modern era
     from penstock.relay.adapters.bridged_links import BridgedLinks
 
 log = logging.getLogger("penstock")
+
+_KEY = CatalogKey(Era.MODERN)
 
 Outcome = tuple[Multiplexer, ToolCatalog] | UpstreamError
 
@@ -35,7 +38,6 @@ class SharedLink:
         gate: Gate,
         catalogs: Catalogs,
         tools_seconds: float,
-        on_catalog: Callable[[ToolCatalog], None],
         on_lost: Callable[[UpstreamError], None],
         era: str = "same",
         input_seconds: float = limits.INPUT_SECONDS,
@@ -46,7 +48,6 @@ class SharedLink:
         self._gate = gate
         self._catalogs = catalogs
         self._tools_seconds = tools_seconds
-        self._on_catalog = on_catalog
         self._on_lost = on_lost
         self._ready: tuple[Multiplexer, ToolCatalog] | None = None
         self._waiting: list[Callable[[Outcome], None]] = []
@@ -74,7 +75,6 @@ class SharedLink:
                 self._gate,
                 self._catalogs,
                 self._tools_seconds,
-                self._on_catalog,
                 self._input_seconds,
             )
         self._bridged.serve(key, then)
@@ -149,16 +149,14 @@ class SharedLink:
         link = self._open_link()
         try:
             probe = UpstreamProbe(link, self._tools_seconds, self._gate)
-            _, catalog = await probe.learn(self._gate.choice, Era.MODERN)
+            _, tools = await probe.learn(Era.MODERN)
+            known = self._catalogs.maybe_known(_KEY)
+            if known is None:
+                return self._share(link), self._catalogs.put(_KEY, tools)
+            catalog = view(tools, self._gate.choice)
         except BaseException:
             await link.close()
             raise
-        key = CatalogKey(Era.MODERN)
-        known = self._catalogs.maybe_known(key)
-        if known is None:
-            catalog = self._catalogs.put(key, catalog)
-            self._on_catalog(catalog)
-            return self._share(link), catalog
         # The list is frozen for our life: a link that had to be opened anew does not bring a new one.
         drift = maybe_drift(known, catalog)
         if drift is not None:

@@ -9,8 +9,7 @@ from msgspec import Raw
 
 from penstock import limits
 from penstock.errors import ToolListFailed
-from penstock.policy.tools.catalog import BadToolList, ToolCatalog, build_catalog, empty_catalog
-from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.upstream_tools import BadToolList, UpstreamTools, read_tools
 from penstock.wire.json.ambiguity import Ambiguous, NotAnObject, NotJson, members, readable
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import printable
@@ -101,12 +100,12 @@ class ToolListPages:
         self._cursors.add(token)
         return self._request(token)
 
-    def catalog(self, choice: ToolFilter) -> ToolCatalog:
-        """The catalog made of the pages. Raises ToolListFailed when they are no tool list."""
+    def tools(self) -> UpstreamTools:
+        """The tools in the pages. Raises ToolListFailed when they are no tool list."""
         if self.refusal is not None:
-            return empty_catalog(self.refusal, choice)
+            return UpstreamTools(refusal=self.refusal)
         try:
-            return build_catalog(self.pages, choice)
+            return read_tools(self.pages)
         except BadToolList as why:
             raise ToolListFailed(f"The answer is not valid: {why}") from None
 

@@ -11,8 +11,7 @@ from msgspec import Raw
 from penstock import __version__
 from penstock.errors import Failure, ToolListFailed, ToolListTimeout, UpstreamError, UpstreamProtocolError
 from penstock.gate.gate import Gate
-from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.upstream_tools import UpstreamTools
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.server_info import maybe_server_info
 from penstock.relay.tool_list_pages import (
@@ -79,18 +78,18 @@ class UpstreamProbe:
         self.meta: bytes | None = None  # what a request must carry, in the modern era
         link.receiver = self
 
-    async def learn(self, choice: ToolFilter, era: Era | None = None) -> tuple[Era, ToolCatalog]:
-        """Which era the upstream speaks (the one asked for, or the first it answers in) and its catalog.
+    async def learn(self, era: Era | None = None) -> tuple[Era, UpstreamTools]:
+        """Which era the upstream speaks (the one asked for, or the first it answers in) and its tools.
 
         Raises ToolListFailed, or the UpstreamError that the link met.
         """
         try:
             async with asyncio.timeout(None) as self._deadline:
-                return await self._learn(choice, era)
+                return await self._learn(era)
         except TimeoutError:
             raise ToolListTimeout(self._seconds) from None
 
-    async def _learn(self, choice: ToolFilter, era: Era | None) -> tuple[Era, ToolCatalog]:
+    async def _learn(self, era: Era | None) -> tuple[Era, UpstreamTools]:
         if era is not Era.MODERN:
             answer = await self._ask(
                 "initialize",
@@ -103,7 +102,7 @@ class UpstreamProbe:
             if "result" in answer.envelope:
                 self.greeting = bytes(answer.envelope["result"])
                 self._link.send(own_notification("notifications/initialized"))
-                return Era.LEGACY, await self._list(None, _offers_tools(answer), choice)
+                return Era.LEGACY, await self._list(None, _offers_tools(answer))
             if era is Era.LEGACY:
                 raise NotThisEra("The upstream refused to initialize", bytes(answer.envelope["error"]))
         meta = msgspec.json.encode(
@@ -113,7 +112,7 @@ class UpstreamProbe:
         if "result" not in answer.envelope:
             raise NotThisEra(self._why_unknown(answer), bytes(answer.envelope["error"]))
         self.greeting, self.meta = bytes(answer.envelope["result"]), meta
-        return Era.MODERN, await self._list(meta, _offers_tools(answer), choice)
+        return Era.MODERN, await self._list(meta, _offers_tools(answer))
 
     def _why_unknown(self, answer: Message) -> str:
         """Why an upstream that answered neither era is none: how it refused, if the link knows."""
@@ -123,12 +122,12 @@ class UpstreamProbe:
         said = maybe_error_text(answer.envelope["error"])
         return f"It answers neither initialize nor server/discover: {said}"
 
-    async def _list(self, meta: bytes | None, offers_tools: bool, choice: ToolFilter) -> ToolCatalog:
+    async def _list(self, meta: bytes | None, offers_tools: bool) -> UpstreamTools:
         fetch = ToolListPages(meta, error_means_none=not offers_tools)
         request: Message | None = fetch.first_request()
         while request is not None:
             request = fetch.take(await self._send(request))
-        return fetch.catalog(choice)
+        return fetch.tools()
 
     async def ask(self, method: str, params: dict[str, object]) -> Message:
         """The answer to a further request. Raises ToolListFailed, or the UpstreamError that the link met."""

@@ -8,9 +8,10 @@ import pytest
 
 from penstock import limits
 from penstock.policy.patterns.patterns import compile_pattern
-from penstock.policy.tools.catalog import BadToolList, build_catalog, empty_catalog
+from penstock.policy.tools.catalog import build_catalog, view
 from penstock.policy.tools.token_estimate import estimate_tokens
 from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.upstream_tools import BadToolList, UpstreamTools
 from penstock.wire.json.ambiguity import members
 
 
@@ -161,7 +162,7 @@ def test_tokens_are_estimated_from_what_a_model_sees() -> None:
 
 
 def test_an_upstream_without_tools_has_an_empty_catalog() -> None:
-    catalog = empty_catalog(b'{"code":-32601}', ToolFilter())
+    catalog = view(UpstreamTools(refusal=b'{"code":-32601}'), ToolFilter())
     assert catalog.names == frozenset()
     assert catalog.refusal == b'{"code":-32601}'
 
@@ -217,7 +218,7 @@ def test_a_name_may_have_128_characters() -> None:
 
 
 def test_an_upstream_without_tools_lists_none() -> None:
-    assert empty_catalog(b"{}", ToolFilter()).result == b'{"tools":[]}'
+    assert view(UpstreamTools(refusal=b"{}"), ToolFilter()).result == b'{"tools":[]}'
 
 
 def test_patterns_that_matched_nothing_are_remembered() -> None:
@@ -263,7 +264,9 @@ def test_what_lists_hidden_tools_beside_the_list_is_left_out_aloud() -> None:
 
 def test_the_error_of_an_upstream_without_tools_lists_none_that_are_hidden() -> None:
     choice = ToolFilter(deny=(compile_pattern("^hidden$", "deny list"),))
-    refusal = empty_catalog(b'{"code":-32601,"data":{"tools":[{"name":"hidden"}]}}', choice).refusal
+    refusal = view(
+        UpstreamTools(refusal=b'{"code":-32601,"data":{"tools":[{"name":"hidden"}]}}'), choice
+    ).refusal
     assert refusal is not None
     assert b"hidden" not in refusal
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.tools import tool_gate
-from penstock.policy.tools.catalog import ToolCatalog, build_catalog, empty_catalog
+from penstock.policy.tools.catalog import ToolCatalog, build_catalog, view
 from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.upstream_tools import UpstreamTools
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict, Why
 from penstock.wire.mcp.message import Message, read_client_message
 
@@ -146,7 +147,8 @@ def test_a_cursor_that_cannot_be_ours_is_refused(params: bytes) -> None:
 
 def test_an_upstream_without_tools_answers_in_its_own_words() -> None:
     verdict = _judge(
-        b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', empty_catalog(b'{"code":1.0}', ToolFilter())
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}',
+        view(UpstreamTools(refusal=b'{"code":1.0}'), ToolFilter()),
     )
     assert verdict == Answer(b'{"jsonrpc":"2.0","id":1,"error":{"code":1.0}}')
 

@@ -9,6 +9,7 @@ import pytest
 
 from penstock import limits
 from penstock.errors import ToolListFailed
+from penstock.policy.tools.catalog import view
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.tool_list_pages import ToolListPages, own_id, own_notification, own_request
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
@@ -37,7 +38,7 @@ def test_every_page_is_asked_for_with_the_cursor_as_it_came() -> None:
         request = fetch.take(_answer(request, _page(cursor, f"t{len(seen)}")))
     assert request is None
     assert seen == [{}, {"cursor": ""}, {"cursor": "日"}, {"cursor": "b"}]
-    assert fetch.catalog(ToolFilter()).names == {"t1", "t2", "t3", "t4"}
+    assert view(fetch.tools(), ToolFilter()).names == {"t1", "t2", "t3", "t4"}
 
 
 def test_each_request_is_a_proper_message_with_an_id_of_its_own() -> None:
@@ -96,7 +97,7 @@ def test_a_list_of_too_many_bytes_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 def test_an_upstream_without_the_method_has_no_tools() -> None:
     fetch = ToolListPages(None)
     assert fetch.take(_answer(fetch.first_request(), b'"error":{"code":-32601,"message":"no"}')) is None
-    assert fetch.catalog(ToolFilter()).refusal == b'{"code":-32601,"message":"no"}'
+    assert view(fetch.tools(), ToolFilter()).refusal == b'{"code":-32601,"message":"no"}'
 
 
 def test_another_error_is_a_failure_unless_no_tools_were_promised() -> None:
@@ -117,7 +118,7 @@ def test_what_is_no_list_is_a_failure(body: bytes) -> None:
 
     def read() -> None:
         fetch.take(answer)
-        fetch.catalog(ToolFilter())
+        view(fetch.tools(), ToolFilter())
 
     with pytest.raises(ToolListFailed):
         read()
@@ -200,7 +201,7 @@ def test_pages_that_are_no_tool_list_are_said_to_be_none() -> None:
     fetch = ToolListPages(None)
     fetch.take(_answer(fetch.first_request(), b'"result":{}'))
     with pytest.raises(ToolListFailed) as caught:
-        fetch.catalog(ToolFilter())
+        view(fetch.tools(), ToolFilter())
     assert caught.value.detail == "The answer is not valid: its tool list has no tools member"
 
 

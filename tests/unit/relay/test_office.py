@@ -9,6 +9,7 @@ from penstock.gate.gate import Gate
 from penstock.policy.exchange import Session
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.catalogs import Catalogs
+from penstock.relay.kept_lists import KeptLists
 from penstock.relay.link_pool import LinkPool
 
 
@@ -27,7 +28,7 @@ def test_no_link_is_opened_while_too_many_are_closing() -> None:
         pool = LinkPool(
             Lingering,  # type: ignore[arg-type]
             Gate(ToolFilter()),
-            Catalogs(None),  # type: ignore[arg-type]
+            Catalogs(ToolFilter(), KeptLists(None)),  # type: ignore[arg-type]
             1.0,
             lambda catalog: None,
             lambda session_id: Session(),

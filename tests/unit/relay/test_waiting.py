@@ -11,6 +11,7 @@ from penstock import limits
 from penstock.downstream.modern_http import ModernDoor as ModernHttpDoor
 from penstock.net.http_exchange import Reply
 from penstock.relay.catalogs import Catalogs
+from penstock.relay.kept_lists import KeptLists
 from penstock.relay.session_relay import SessionRelay
 from penstock.relay.shared_link import SharedLink
 
@@ -72,9 +73,8 @@ def test_who_hangs_up_is_not_kept_until_the_upstream_answers() -> None:
         shared_link = SharedLink(
             Memory,  # type: ignore[arg-type]
             GATE,
-            Catalogs(_never),
+            Catalogs(GATE.choice, KeptLists(_never)),
             60.0,
-            lambda known: None,
             lambda error: None,
         )
         door = ModernHttpDoor(shared_link, GATE, None)

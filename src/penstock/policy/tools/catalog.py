@@ -1,17 +1,11 @@
-"""The upstream's tools after filtering: what is listed, what may be called."""
+"""The upstream's tools seen through a filter: what is listed, what may be called."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
-if TYPE_CHECKING:
-    from penstock.policy.tools.budget import Budget
-
-from penstock import limits
-from penstock.policy.tools.token_estimate import tool_tokens
 from penstock.policy.tools.tool_filter import (
     NOT_ANNOTATED,
     NOT_READ_ONLY,
@@ -20,33 +14,14 @@ from penstock.policy.tools.tool_filter import (
     ToolFilter,
 )
 from penstock.policy.tools.tool_lists import member_lists_hidden_tools, shown_error
-from penstock.policy.tools.tool_schema import maybe_schema_fault
-from penstock.wire.json.ambiguity import (
-    Ambiguous,
-    Members,
-    NotAnArray,
-    NotAnObject,
-    NotJson,
-    elements,
-    members,
-)
+from penstock.policy.tools.upstream_tools import NO_TOOLS, Tool, UpstreamTools, read_tools
+from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value, without
 from penstock.wire.mcp.replies import TOOL_NOT_FOUND, printable
 
 if TYPE_CHECKING:
     from penstock.policy.tools.argument_types import ArgumentTypes
-
-
-class BadToolList(ValueError):
-    """What the upstream sent is no tool list."""
-
-
-class Tool(Struct, frozen=True):
-    """One tool as the upstream describes it."""
-
-    name: str
-    raw: bytes
-    tokens: int
+    from penstock.policy.tools.budget import Budget
 
 
 class DeniedTool(Struct, frozen=True):
@@ -74,44 +49,41 @@ class ToolCatalog(Struct, frozen=True):
     deny_code: int = TOOL_NOT_FOUND  # what a call of any other tool is answered with
 
 
-_decode_text = msgspec.json.Decoder(str).decode
-
-
 def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
-    """The catalog of the tools in `pages`, the results of tools/list in order.
+    """The catalog of the tools in `pages`, the results of tools/list in order. Raises BadToolList."""
+    return view(read_tools(pages), choice)
 
-    Kept tools are the upstream's own bytes in its own order. Raises BadToolList.
+
+def view(tools: UpstreamTools, choice: ToolFilter) -> ToolCatalog:
+    """What the upstream listed, as it looks through `choice`. The same list may be viewed through others.
+
+    Kept tools are the upstream's own bytes in its own order. Raises ToolListRefused.
     """
+    if tools.refusal is not None:
+        refusal = shown_error(tools.refusal, choice)
+        return ToolCatalog(frozenset(), NO_TOOLS, (), (), (), (), refusal, deny_code=choice.deny_code)
     allowed: list[Tool] = []
     denied: list[DeniedTool] = []
-    warnings: list[str] = []
     seen: set[str] = set()
     doubtful: dict[str, Denial] = {}  # there twice, and one of the two is denied
     lock = choice.lock
-    found: dict[str, bytes] = {}  # every tool, where there is a lock to compare with
-    for raw in (entry for page in pages for entry in _entries(page)):
-        try:
-            name, is_read_only, tokens = _inspect(raw)
-        except BadToolList as why:
-            warnings.append(str(why))
-            continue
-        denial = choice.maybe_denial(name, is_read_only)
-        if denial is NOT_READ_ONLY and b"readOnlyHint" not in raw:
+    for tool in tools.tools:
+        denial = choice.maybe_denial(tool.name, tool.is_read_only)
+        if denial is NOT_READ_ONLY and b"readOnlyHint" not in tool.raw:
             denial = NOT_ANNOTATED
-        if lock is not None:
-            found[name] = raw
-            if denial is None:
-                denial = lock.maybe_denial(name, raw)
-        if name in seen:
-            warnings.append(f'a second tool named "{printable(name)}" is left out')
+        if lock is not None and denial is None:
+            denial = lock.maybe_denial(tool.name, tool.raw)
+        if denial is None and tools.known is not None and tool.name not in tools.known:
+            denial = NOT_THERE_AT_FIRST
+        if tool.name in seen:
             if denial is not None:
-                doubtful[name] = denial
+                doubtful[tool.name] = denial
             continue
-        seen.add(name)
+        seen.add(tool.name)
         if denial is None:
-            allowed.append(Tool(name, raw, tokens))
+            allowed.append(tool)
         else:
-            denied.append(DeniedTool(name, denial, tokens))
+            denied.append(DeniedTool(tool.name, denial, tool.tokens))
     if doubtful:
         # Which of the two a call would run, only the upstream knows.
         denied += [DeniedTool(t.name, doubtful[t.name], t.tokens) for t in allowed if t.name in doubtful]
@@ -120,12 +92,14 @@ def build_catalog(pages: list[bytes], choice: ToolFilter) -> ToolCatalog:
     if denied and not allowed and all(tool.why is NOT_ANNOTATED for tool in denied):
         remarks.append("--read-only hides every tool: this upstream annotates none with readOnlyHint")
     if lock is not None:
+        found = {tool.name: tool.raw for tool in tools.tools}
         remarks += lock.differences(found, (tool.name for tool in denied if tool.why.option[:6] != "--lock"))
         lock.refuse_differences(remarks)
     if choice.budget is not None:
         remarks += _checked_cost(choice.budget, allowed)
-    first = _without_hidden_lists(pages[0], choice, warnings)
-    is_whole = len(pages) == 1 and not denied and not warnings
+    warnings = list(tools.warnings)
+    first = _without_hidden_lists(tools.first_page, choice, warnings)
+    is_whole = tools.is_one_page and not denied and not warnings
     if choice.order != "upstream":
         allowed, is_whole = _ordered(allowed, choice), False
     return ToolCatalog(
@@ -148,20 +122,6 @@ def _types_of(tools: list[Tool]) -> dict[str, ArgumentTypes]:
     return {tool.name: ArgumentTypes(bytes(members(tool.raw)["inputSchema"])) for tool in tools}
 
 
-def empty_catalog(refusal: bytes, choice: ToolFilter) -> ToolCatalog:
-    """The catalog of an upstream that answers tools/list with the error object `refusal`."""
-    return ToolCatalog(frozenset(), b'{"tools":[]}', (), (), (), (), shown_error(refusal, choice))
-
-
-def _entries(page: bytes) -> list[bytes]:
-    try:
-        return elements(members(page)["tools"])
-    except KeyError:
-        raise BadToolList("its tool list has no tools member") from None
-    except (Ambiguous, NotJson, NotAnObject, NotAnArray):
-        raise BadToolList("its tool list cannot be read") from None
-
-
 def _without_hidden_lists(page: bytes, choice: ToolFilter, warnings: list[str]) -> bytes:
     """`page` without what lists hidden tools beside the list itself."""
     found = members(page)
@@ -171,69 +131,6 @@ def _without_hidden_lists(page: bytes, choice: ToolFilter, warnings: list[str]) 
             page = without(page, found, name)
             found = members(page)
     return page
-
-
-def _inspect(raw: bytes) -> tuple[str, bool, int]:
-    """Name, read-only hint and token estimate of one entry; BadToolList when it is no tool."""
-    try:
-        entry = members(raw)
-        name = _decode_text(entry["name"])
-    except Ambiguous:
-        raise BadToolList(
-            f"a tool whose members can be read in two ways is left out: {_glimpse(raw)}"
-        ) from None
-    except (NotJson, NotAnObject, KeyError, msgspec.DecodeError, UnicodeDecodeError):
-        raise BadToolList(f"an entry that has no name is left out: {_glimpse(raw)}") from None
-    if not 0 < len(name) <= limits.NAME_LENGTH or not name.isprintable() or " " in name:
-        raise BadToolList(
-            f'the tool "{printable(name)}" is left out: '
-            f"a name has 1 to {limits.NAME_LENGTH} visible characters"
-        )
-    fault = _maybe_fault(entry)
-    if fault is not None:
-        raise BadToolList(f'the tool "{printable(name)}" is left out: {fault}')
-    return name, _is_read_only(entry), tool_tokens(entry)
-
-
-def _maybe_fault(entry: Members) -> str | None:
-    """Why an entry with a name is no tool all the same."""
-    fault = maybe_schema_fault(bytes(entry.get("inputSchema", b"")))
-    if fault is None and bytes(entry.get("description", b'"'))[:1] != b'"':
-        return "its description is not a text"
-    return fault
-
-
-def frozen_to(found: ToolCatalog, first: ToolCatalog) -> ToolCatalog:
-    """`found`, the list of another era, without tools that were not there when the list was frozen."""
-    known = {tool.name for tool in first.allowed} | {tool.name for tool in first.denied}
-    kept = [tool for tool in found.allowed if tool.name in known]
-    if first.refusal is not None or len(kept) == len(found.allowed):
-        return found
-    late = tuple(
-        DeniedTool(tool.name, NOT_THERE_AT_FIRST, tool.tokens)
-        for tool in found.allowed
-        if tool.name not in known
-    )
-    typed = (
-        None if found.typed is None else {name: found.typed[name] for name in found.typed if name in known}
-    )
-    return structs.replace(
-        found,
-        names=found.names & known,
-        result=_list_result(found.result, kept),
-        allowed=tuple(kept),
-        denied=found.denied + late,
-        typed=typed,
-    )
-
-
-def _is_read_only(entry: Members) -> bool:
-    try:
-        # Strictly true: a hint that a lax reader might take for true is not a promise.
-        annotations = members(entry["annotations"])
-        return bytes(annotations.get("readOnlyHint", b"")) == b"true"
-    except (KeyError, Ambiguous, NotJson, NotAnObject):
-        return False
 
 
 def _checked_cost(budget: Budget, allowed: list[Tool]) -> list[str]:
@@ -252,10 +149,6 @@ def _ordered(tools: list[Tool], choice: ToolFilter) -> list[Tool]:
         places = {name: place for place, name in enumerate(choice.lock.order)}
         return sorted(tools, key=lambda tool: places.get(tool.name, len(places)))
     return sorted(tools, key=lambda tool: tool.name)
-
-
-def _glimpse(raw: bytes) -> str:
-    return printable(raw[:60].decode("utf-8", "replace"))
 
 
 def _list_result(first_page: bytes, tools: list[Tool]) -> bytes:

@@ -17,8 +17,9 @@ from penstock.gate.gate import Gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.relay.adapters.bridged_link import BridgedLink
 from penstock.relay.adapters.modern_client_link import OWN_INFO
-from penstock.relay.catalogs import CatalogKey, Catalogs
+from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import UpstreamLink
+from penstock.relay.kept_lists import CatalogKey
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.tool_list_pages import own_id
 from penstock.relay.upstream_probe import UpstreamProbe
@@ -38,14 +39,12 @@ class BridgedLinks:
         gate: Gate,
         catalogs: Catalogs,
         tools_seconds: float,
-        on_catalog: Callable[[ToolCatalog], None],
         input_seconds: float,
     ) -> None:
         self._open_link = open_link
         self._gate = gate
         self._catalogs = catalogs
         self._tools_seconds = tools_seconds
-        self._on_catalog = on_catalog
         self._input_seconds = input_seconds
         self._open: dict[bytes, Multiplexer] = {}  # used longest ago first
         self._spare: UpstreamLink | None = None  # started and not greeted: a command takes a while to start
@@ -113,9 +112,8 @@ class BridgedLinks:
         outcome: ToolCatalog | UpstreamError
         try:
             probe = UpstreamProbe(link, self._tools_seconds, self._gate)
-            _, outcome = await probe.learn(self._gate.choice, Era.MODERN)
-            self._catalogs.put(CatalogKey(Era.MODERN), outcome)
-            self._on_catalog(outcome)
+            _, tools = await probe.learn(Era.MODERN)
+            outcome = self._catalogs.put(CatalogKey(Era.MODERN), tools)
         except UpstreamError as error:
             outcome = error
         finally:

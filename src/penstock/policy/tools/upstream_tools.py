@@ -1,0 +1,128 @@
+"""The upstream's tools as it listed them, before any filter.
+
+Read once and kept, so that a filter is a view (`catalog.view`) and not another fetch.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct, structs
+
+from penstock import limits
+from penstock.policy.tools.token_estimate import tool_tokens
+from penstock.policy.tools.tool_schema import maybe_schema_fault
+from penstock.wire.json.ambiguity import (
+    Ambiguous,
+    Members,
+    NotAnArray,
+    NotAnObject,
+    NotJson,
+    elements,
+    members,
+)
+from penstock.wire.mcp.replies import printable
+
+NO_TOOLS = b'{"tools":[]}'
+
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+class BadToolList(ValueError):
+    """What the upstream sent is no tool list."""
+
+
+class Tool(Struct, frozen=True):
+    """One tool as the upstream describes it."""
+
+    name: str
+    raw: bytes
+    tokens: int
+    is_read_only: bool
+
+
+class UpstreamTools(Struct, frozen=True):
+    """What the upstream listed, whoever asks."""
+
+    first_page: bytes = NO_TOOLS  # a result of tools/list; the members beside the list are those that count
+    tools: tuple[Tool, ...] = ()  # in the upstream's order, from all pages; a name may be there twice
+    warnings: tuple[str, ...] = ()  # entries that are no tools, or there twice
+    is_one_page: bool = True
+    refusal: bytes | None = None  # the upstream's own error object, when it has no tools at all
+    known: frozenset[str] | None = None  # names that were there when the list was frozen; others stay hidden
+
+
+def frozen_to(found: UpstreamTools, first: UpstreamTools) -> UpstreamTools:
+    """`found`, the list of another era, as it may be shown where `first` was frozen before it."""
+    if first.refusal is not None:
+        return found
+    return structs.replace(found, known=frozenset(tool.name for tool in first.tools))
+
+
+def read_tools(pages: list[bytes]) -> UpstreamTools:
+    """The tools in `pages`, the results of tools/list in order. Raises BadToolList."""
+    tools: list[Tool] = []
+    warnings: list[str] = []
+    seen: set[str] = set()
+    for raw in (entry for page in pages for entry in _entries(page)):
+        try:
+            tool = _read_tool(raw)
+        except BadToolList as why:
+            warnings.append(str(why))
+            continue
+        if tool.name in seen:
+            warnings.append(f'a second tool named "{printable(tool.name)}" is left out')
+        seen.add(tool.name)
+        tools.append(tool)
+    return UpstreamTools(pages[0], tuple(tools), tuple(warnings), len(pages) == 1)
+
+
+def _entries(page: bytes) -> list[bytes]:
+    try:
+        return elements(members(page)["tools"])
+    except KeyError:
+        raise BadToolList("its tool list has no tools member") from None
+    except (Ambiguous, NotJson, NotAnObject, NotAnArray):
+        raise BadToolList("its tool list cannot be read") from None
+
+
+def _read_tool(raw: bytes) -> Tool:
+    """One entry of the list; BadToolList when it is no tool."""
+    try:
+        entry = members(raw)
+        name = _decode_text(entry["name"])
+    except Ambiguous:
+        raise BadToolList(
+            f"a tool whose members can be read in two ways is left out: {_glimpse(raw)}"
+        ) from None
+    except (NotJson, NotAnObject, KeyError, msgspec.DecodeError, UnicodeDecodeError):
+        raise BadToolList(f"an entry that has no name is left out: {_glimpse(raw)}") from None
+    if not 0 < len(name) <= limits.NAME_LENGTH or not name.isprintable() or " " in name:
+        raise BadToolList(
+            f'the tool "{printable(name)}" is left out: '
+            f"a name has 1 to {limits.NAME_LENGTH} visible characters"
+        )
+    fault = _maybe_fault(entry)
+    if fault is not None:
+        raise BadToolList(f'the tool "{printable(name)}" is left out: {fault}')
+    return Tool(name, raw, tool_tokens(entry), _is_read_only(entry))
+
+
+def _maybe_fault(entry: Members) -> str | None:
+    """Why an entry with a name is no tool all the same."""
+    fault = maybe_schema_fault(bytes(entry.get("inputSchema", b"")))
+    if fault is None and bytes(entry.get("description", b'"'))[:1] != b'"':
+        return "its description is not a text"
+    return fault
+
+
+def _is_read_only(entry: Members) -> bool:
+    try:
+        # Strictly true: a hint that a lax reader might take for true is not a promise.
+        annotations = members(entry["annotations"])
+        return bytes(annotations.get("readOnlyHint", b"")) == b"true"
+    except (KeyError, Ambiguous, NotJson, NotAnObject):
+        return False
+
+
+def _glimpse(raw: bytes) -> str:
+    return printable(raw[:60].decode("utf-8", "replace"))
