@@ -71,7 +71,16 @@ def _open_link(config: ProxyConfig, warden: Warden, is_first: bool, restarts: bo
     from penstock.net.http_client import HttpClient
     from penstock.upstream.detect_transport import HttpUpstream
 
-    client = HttpClient(upstream.url, connect_timeout=config.connect_seconds)
+    client_type = HttpClient
+    if (
+        config.observe is not None
+        and config.observe.telemetry is not None
+        and config.observe.telemetry.inject
+    ):
+        from penstock.upstream.traced_client import TracedClient
+
+        client_type = TracedClient
+    client = client_type(upstream.url, connect_timeout=config.connect_seconds)
     return HttpUpstream(
         client,
         upstream.url,

@@ -249,6 +249,41 @@ def test_inject_tells_an_upstream_over_http_in_its_header_too(tmp_path: Path) ->
     assert other not in heads[-1:]
 
 
+@pytest.mark.parametrize("upstream", ["streamable", "sse"])
+def test_inject_tells_an_upstream_over_http_whoever_the_client_is(tmp_path: Path, upstream: str) -> None:
+    with Collector() as collector:
+        config = write_rules(tmp_path, f'telemetry: {{otlp: "{collector.url}", propagate: inject}}\n')
+        with Watched(tmp_path, "stdio", upstream, "--config", config) as watched:
+            door = watched.connect()
+            assert door.is_alive()
+            heads = [head.get("traceparent") for head in watched.upstream.heads()]
+            reached = [raw for raw in watched.upstream.reached() if b"tools/call" in raw]
+            watched.end()
+    assert json.loads(reached[-1])["params"]["_meta"]["traceparent"] in heads
+
+
+def test_credentials_are_in_no_span(tmp_path: Path) -> None:
+    canary = "canary-in-a-span-27182"
+    more = {"authorization": f"Bearer {canary}-a", "cookie": f"a={canary}-b", "x-api-key": f"{canary}-c"}
+    with Collector() as collector:
+        with Watched(
+            tmp_path, "streamable", "streamable", "--otel", collector.url, "--header", f"X-Own: {canary}-d"
+        ) as watched:
+            assert watched.proxy is not None
+            door = watched.proxy.connect("streamable", "legacy", more=more)
+            watched.doors.append(door)
+            door.begin()
+            assert door.is_alive()
+            session = door.session
+            assert door.call("echo", b'{"password":"%b-e"}' % canary.encode())
+            watched.end()
+        assert wait_until(lambda: len(collector.spans) >= 4)
+        seen = repr(collector.spans) + repr(collector.resources)
+    assert canary not in seen
+    assert session
+    assert session not in seen
+
+
 def test_without_the_extra_the_pip_line_is_said(tmp_path: Path) -> None:
     block = tmp_path / "opentelemetry"
     block.mkdir()
