@@ -129,9 +129,10 @@ def proxy_parser() -> Parser:
     )
     add(
         "--era",
-        choices=("auto", "bridge", "same"),
+        choices=("auto", "bridge", "legacy", "modern", "same"),
         help="translate for a client of one era over an upstream that speaks only the other; auto lets "
-        "clients that know both fall back by themselves, same never translates",
+        "clients that know both fall back by themselves, legacy and modern say what the upstream speaks, "
+        "same never translates",
     )
     add(
         "--input-timeout",

@@ -80,7 +80,8 @@ class Endpoint:
             config.tools_seconds,
             say_catalog,
             self._opened.new_session,
-            config.era != "same",
+            config.era,
+            config.input_seconds,
             config.refreshes_tools,
         )
         self._shared_link = SharedLink(
@@ -124,7 +125,7 @@ class Endpoint:
         try:
             probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate)
             try:
-                era, tools = await probe.learn()
+                era, tools = await probe.learn(_said_era(self._config.era))
             except UpstreamError:
                 if not link.facts.wants_credentials:
                     raise
@@ -315,6 +316,11 @@ class Endpoint:
         await self._pool.closed()
         if self.live_rules is not None:
             await self.live_rules.close()
+
+
+def _said_era(era: str) -> Era | None:
+    """Which era the user says that the upstream speaks; None when it is to be asked."""
+    return {"legacy": Era.LEGACY, "modern": Era.MODERN}.get(era)
 
 
 def _by_era(legacy: Door, modern: Door) -> Door:

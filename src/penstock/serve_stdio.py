@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock import limits
 from penstock import logs as say
 from penstock.catalog_summary import say_catalog
-from penstock.config.model import ProxyConfig
+from penstock.config.model import CommandUpstream, ProxyConfig
 from penstock.downstream.stdio import StdioClient, take_stdio
 from penstock.errors import ConfigError, PenstockError, UpstreamError, UpstreamLost
 from penstock.net.warden import Warden
@@ -49,6 +49,7 @@ class _StdioSession:
         observers: list[Observer],
     ) -> None:
         self._config = config
+        self._warden = warden
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._late_error: PenstockError | None = None  # what went wrong after the client had left
@@ -64,10 +65,11 @@ class _StdioSession:
         self._upstream = open_upstream(config, warden, is_first=True)
         self._client = StdioClient(fds, self._on_client_end)
         link: UpstreamLink = self._upstream
-        if config.era == "bridge":
+        if config.era != "same":
             from penstock.relay.first_request import FirstRequestLink
 
-            link = first = FirstRequestLink(self._upstream, config.input_seconds)
+            reopen = self._reopen if isinstance(config.upstream, CommandUpstream) else None
+            link = first = FirstRequestLink(self._upstream, config.era, config.input_seconds, reopen)
         self._relay = SessionRelay(
             self._client,
             link,
@@ -77,10 +79,10 @@ class _StdioSession:
             first_seconds=config.first_seconds,
             on_catalog=say_catalog,
             on_fatal=self._end,
-            translates=config.era != "same",
+            translates=config.era in ("auto", "bridge"),
             refreshes=config.refreshes_tools,
         )
-        if config.era == "bridge":
+        if config.era != "same":
             first.on_chosen = self._relay.use
         self._client.hearer = self._relay
         self._client.peer = self._upstream
@@ -112,6 +114,13 @@ class _StdioSession:
             error = self._late_error
             say.say_error(error, self._config.log_format)
         return 0 if error is None else error.exit_code
+
+    def _reopen(self) -> UpstreamLink:
+        """Starts the command once more, because the first one has ended over a question of ours."""
+        self._upstream = open_upstream(self._config, self._warden, is_first=True)
+        self._client.peer = self._upstream
+        self._upstream.peer = self._client
+        return self._upstream
 
     async def _connect(self) -> None:
         """Finds out whether somebody is there before the client asks."""

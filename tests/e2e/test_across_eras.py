@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -106,10 +107,7 @@ def test_nothing_of_the_bridge_is_loaded_before_a_refusal(tmp_path: Path) -> Non
 BRIDGE = ("--era", "bridge")
 
 
-@pytest.fixture(
-    params=[("stdio", "stdio"), ("streamable", "stdio"), ("streamable", "sse"), ("streamable", "streamable")],
-    ids="-".join,
-)
+@pytest.fixture(params=PAIRS, ids="-".join)
 def modern(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """A modern client over an upstream that speaks only the older era."""
     kind, transport = request.param
@@ -160,7 +158,8 @@ def test_nothing_is_translated_for_a_modern_client_that_can_fall_back(tmp_path: 
         assert names == ["echo", "read_file"]  # one that does not ask first is led there
 
 
-def test_an_answer_without_a_handshake_does_not_prove_the_newer_era(tmp_path: Path) -> None:
+@pytest.mark.parametrize("era", ["auto", "bridge", "legacy"])
+def test_an_answer_without_a_handshake_does_not_prove_the_newer_era(tmp_path: Path, era: str) -> None:
     """Some legacy servers answer a modern tools/list as if there had been a handshake."""
     careless = (
         "import sys, json\n"
@@ -176,8 +175,77 @@ def test_an_answer_without_a_handshake_does_not_prove_the_newer_era(tmp_path: Pa
         "        'error': {'code': -32601, 'message': 'Method not found'}}\n"
         "    print(json.dumps(answer), flush=True)\n"
     )
-    with Gate(tmp_path, *DENY, *BRIDGE, command=[sys.executable, "-c", careless]) as gate:
+    with Gate(tmp_path, *DENY, "--era", era, command=[sys.executable, "-c", careless]) as gate:
         gate.say(request(b"1", "tools/list", b"{%b}" % META))
         listed = json.loads(gate.answer(b"1"))["result"]
         assert listed["resultType"] == "complete"
         assert [tool["name"] for tool in listed["tools"]] == ["echo"]
+
+
+def test_a_client_that_asks_itself_hears_the_upstreams_own_refusal(tmp_path: Path) -> None:
+    with Gate(tmp_path, *DENY, upstream=["--legacy-only"]) as gate:
+        gate.say(request(b"1", "server/discover", b"{%b}" % META))
+        assert json.loads(gate.answer(b"1"))["error"] == {
+            "code": -32602,
+            "message": "not before the handshake",
+        }
+        assert len(gate.reached()) == 1
+        gate.handshake()
+        assert gate.is_alive()
+        assert "--era bridge" in gate.stderr
+
+
+def test_a_command_that_ends_over_our_question_is_started_once_more(tmp_path: Path) -> None:
+    touchy = (
+        "import sys, json\n"
+        "for line in sys.stdin:\n"
+        "    said = json.loads(line)\n"
+        "    if 'id' not in said: continue\n"
+        "    if said['method'] == 'server/discover': sys.exit(3)\n"
+        "    result = {'tools': [{'name': 'echo', 'inputSchema': {'type': 'object'}}]}\n"
+        "    if said['method'] == 'initialize':\n"
+        "        result = {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}}}\n"
+        "    print(json.dumps({'jsonrpc': '2.0', 'id': said['id'], 'result': result}), flush=True)\n"
+    )
+    command = [sys.executable, "-c", touchy]
+    with Gate(tmp_path, *DENY, *BRIDGE, command=command) as gate:
+        gate.say(request(b"1", "tools/list", b"{%b}" % META))
+        assert json.loads(gate.answer(b"1"))["result"]["resultType"] == "complete"
+    with (
+        Proxy(tmp_path, ["--", *command], *DENY, *BRIDGE) as proxy,
+        proxy.connect("streamable", "modern") as door,
+    ):
+        assert door.ask("server/discover")["result"]["supportedVersions"] == ["2026-07-28"]
+        assert [tool["name"] for tool in door.ask("tools/list")["result"]["tools"]] == ["echo"]
+
+
+@pytest.mark.parametrize("kind", ["stdio", "streamable"])
+def test_what_the_upstream_is_said_to_speak_is_not_asked_for(tmp_path: Path, kind: str) -> None:
+    for era, options, client in (
+        ("legacy", "--legacy-only", "modern"),
+        ("modern", "--modern-only", "legacy"),
+    ):
+        with Upstream("stdio", tmp_path, options) as upstream:
+            with told(tmp_path, kind, client, upstream, "--era", era) as door:
+                door.begin()
+                names = [tool["name"] for tool in door.ask("tools/list")["result"]["tools"]]
+                assert names == ["echo", "read_file"]
+                assert door.is_alive()
+            methods = {json.loads(line)["method"] for line in upstream.reached()}
+            assert ("server/discover" in methods) is (era == "modern")
+            assert ("initialize" in methods) is (era == "legacy")
+
+
+@contextlib.contextmanager
+def told(work: Path, kind: str, era: str, upstream: Upstream, *options: str) -> Iterator[Any]:
+    """A client before a Penstock with these options."""
+    if kind != "stdio":
+        with (
+            Proxy(work, upstream.words(), *DENY, *options) as proxy,
+            proxy.connect(kind, era) as door,
+        ):
+            yield door
+        return
+    words = [sys.executable, "-m", "penstock", "--stdio", *DENY, *options, *upstream.words()]
+    with (work / "errors").open("ab") as errors, StdioDoor(words, era, errors) as door:
+        yield door

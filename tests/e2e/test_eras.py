@@ -67,7 +67,9 @@ def test_what_belongs_to_one_modern_request_is_not_copied_to_ours(tmp_path: Path
         meta = META[:-1] + b',"progressToken":5,"traceparent":"00-x"}'
         gate.say(request(b"1", "tools/list", b"{%b}" % meta))
         gate.answer(b"1")
-        (ours,) = [json.loads(line) for line in gate.reached()]
+        probe, ours = [json.loads(line) for line in gate.reached()]
+        assert probe["method"] == "server/discover"  # a tools/list proves nothing, so this went before it
+        assert probe["params"] == ours["params"]
         assert set(ours["params"]["_meta"]) == {
             "io.modelcontextprotocol/protocolVersion",
             "io.modelcontextprotocol/clientInfo",

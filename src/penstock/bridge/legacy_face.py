@@ -251,8 +251,9 @@ class LegacyFace:
 
     # --- from the upstream -------------------------------------------------------------------------------
 
-    def upstream_says(self, message: Message, now: float) -> list[Step]:
-        """What becomes of a message of the upstream's."""
+    def upstream_says(self, message: Message, now: float, via: bytes | None = None) -> list[Step]:
+        """What becomes of a message of the upstream's; it says itself to whom it belongs, so `via` is of no
+        use here."""
         if message.kind is Kind.RESPONSE:
             return self._take_response(message, now)
         if message.kind is Kind.REQUEST:

@@ -33,7 +33,7 @@ from penstock.bridge.parked import (
     same_id,
     unanswered,
 )
-from penstock.bridge.questions import Question, maybe_undeclared
+from penstock.bridge.questions import Question, maybe_undeclared, read_urls
 from penstock.bridge.steps import Step, ToClient, ToUpstream
 from penstock.bridge.subscriptions import LISTEN
 from penstock.wire.json.ambiguity import Members
@@ -208,13 +208,15 @@ class ModernFace:
 
     # --- from the upstream -------------------------------------------------------------------------------
 
-    def upstream_says(self, message: Message, now: float) -> list[Step]:
-        """What becomes of a message of the upstream's."""
+    def upstream_says(self, message: Message, now: float, via: bytes | None = None) -> list[Step]:
+        """What becomes of a message of the upstream's; `via` is the id of the request whose own stream has
+        brought it, where there is such a thing."""
         if message.kind is Kind.RESPONSE:
             return self._take_response(message, now)
+        call = self._calls.get(id_key(via)) if via is not None else None
         if message.kind is Kind.REQUEST:
-            return self._take_question(message, now)
-        return self._take_notification(message)
+            return self._take_question(message, now, call)
+        return self._take_notification(message, call)
 
     def _take_response(self, message: Message, now: float) -> list[Step]:
         token = message.id_token
@@ -228,12 +230,26 @@ class ModernFace:
         if message.has_result:
             raw = modern_results.for_modern(message.raw, call.asked.method or "")
         else:
-            raw = codes.for_modern(message, call.asked)
+            raw = self._maybe_urls(message, call) or codes.for_modern(message, call.asked)
         if call.is_parked:
             call.final = raw  # kept for the retry
             return []
         self._calls.pop(id_key(token), None)
         return [ToClient(with_members(raw, {"id": call.leg}) if call.leg != token else raw)]
+
+    def _maybe_urls(self, message: Message, call: ParkedCall) -> bytes | None:
+        """An error that wants the client to go to URLs first, as a round of questions. Nothing is parked for
+        it: the call has ended upstream, and the client sends it anew."""
+        if call.asked.method not in _ROUNDED:
+            return None
+        questions = read_urls(message)
+        if not questions or any(maybe_undeclared(one, _declared(call)) for one in questions):
+            return None
+        values = {
+            "resultType": b'"input_required"',
+            "inputRequests": object_of({one.key: one.as_input() for one in questions}),
+        }
+        return result_reply(message.id_token or b"null", object_of(values))
 
     def _opened(self, message: Message, now: float) -> list[Step]:
         """The upstream has answered our initialize."""
@@ -252,32 +268,37 @@ class ModernFace:
             steps += self.client_says(one, now)
         return steps
 
-    def _take_question(self, message: Message, now: float) -> list[Step]:
+    def _take_question(self, message: Message, now: float, via: ParkedCall | None) -> list[Step]:
         assert message.id_token is not None
         if message.method == "ping":
             return [ToUpstream(result_reply(message.id_token, b"{}"))]
-        running = [call for call in self._calls.values() if self._may_ask(call)]
-        if not running:
+        call = via if via is not None and _may_ask(via) else self._maybe_oldest()
+        if call is None:
             if len(self._outside) >= PARKED_MOST:
                 return [_refused(message, "Too many questions")]
             taken = {asked.key: asked for asked, _ in self._outside}
             self._outside.append((Asked(message, key_for(message, taken)), now + OUTSIDE_SECONDS))
             return []
-        call = running[
-            0
-        ]  # the oldest: the answer goes by the upstream's id, so it reaches the right one anyway
-        declared = maybe_members(meta_of(call.asked).get(META_CAPABILITIES)) or {}
-        if maybe_undeclared(_as_question(message), declared) is not None:
+        if maybe_undeclared(_as_question(message), _declared(call)) is not None:
             return [ToUpstream(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))]
+        if call.is_parked:
+            # Asked in the next round, when the client comes back with what it has been asked already.
+            key = key_for(message, call.questions)
+            call.questions[key] = Asked(message, key)
+            return []
         if sum(one.is_parked for one in self._calls.values()) >= PARKED_MOST:
             return [_refused(message, "Too many calls wait already")]
         call.ask(Asked(message, key_for(message, call.questions)), now)
         return []
 
-    def _may_ask(self, call: ParkedCall) -> bool:
-        return call.asked.method in _ROUNDED and not call.is_parked and not call.is_unsent
+    def _maybe_oldest(self) -> ParkedCall | None:
+        """Who is asked when the upstream does not show for which call it asks: the answer goes by the
+        upstream's own id, so it reaches the right question anyway."""
+        asking = [call for call in self._calls.values() if _may_ask(call)]
+        running = [call for call in asking if not call.is_parked]
+        return next(iter(running or asking), None)
 
-    def _take_notification(self, message: Message) -> list[Step]:
+    def _take_notification(self, message: Message, via: ParkedCall | None) -> list[Step]:
         heard = self._listeners.hear(message)
         if heard is not None:
             return heard
@@ -285,13 +306,15 @@ class ModernFace:
             return self._take_progress(message)
         if message.method == "notifications/cancelled":
             return self._withdraw(message)
+        to = via.leg if via is not None and not via.is_parked else None
         if message.method == "notifications/message":
             running = [call for call in self._calls.values() if not call.is_parked]
-            is_wanted = len(running) == 1 and _wants(running[0].asked, message)
-            return [ToClient(message.raw)] if is_wanted else []
-        if message.method in ("notifications/elicitation/complete",):
+            owner = via or (running[0] if len(running) == 1 else None)
+            is_wanted = owner is not None and not owner.is_parked and _wants(owner.asked, message)
+            return [ToClient(message.raw, to)] if is_wanted else []
+        if message.method == "notifications/elicitation/complete":
             return []
-        return [ToClient(message.raw)]
+        return [ToClient(message.raw, to)]
 
     def _take_progress(self, message: Message) -> list[Step]:
         params = maybe_members(message.envelope.get("params")) or {}
@@ -356,6 +379,15 @@ def _maybe_wrong_meta(message: Message) -> bytes | None:
         reason = f"Invalid params: _meta must name {META_CAPABILITIES}"
         return error_reply(message.id_token, INVALID_PARAMS, reason)
     return None
+
+
+def _may_ask(call: ParkedCall) -> bool:
+    """Whether the upstream works on it, and a client of the modern era can be asked for it."""
+    return call.asked.method in _ROUNDED and not call.is_unsent and call.final is None
+
+
+def _declared(call: ParkedCall) -> Members:
+    return maybe_members(meta_of(call.asked).get(META_CAPABILITIES)) or {}
 
 
 def _refused(message: Message, why: str) -> Step:

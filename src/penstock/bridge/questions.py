@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from penstock.bridge.envelope import maybe_members, maybe_value, object_of
-from penstock.wire.json.ambiguity import Members
+from penstock.bridge.codes import URL_NEEDED, code_of
+from penstock.bridge.envelope import maybe_members, maybe_value, object_of, with_members
+from penstock.wire.json.ambiguity import Members, NotAnArray, NotJson, elements
 from penstock.wire.mcp.message import Message
 
 ROUNDS = 10
@@ -33,6 +34,10 @@ class Question(Struct, frozen=True):
     method: str
     params: bytes
     url: bytes  # as written; empty where the question is not about one
+
+    def as_input(self) -> bytes:
+        """As it stands among `inputRequests`."""
+        return object_of({"method": b'"%b"' % self.method.encode(), "params": self.params})
 
 
 class Call(Struct):
@@ -77,6 +82,28 @@ def read_questions(result: Members) -> list[Question]:
         url = bytes((params or {}).get("url", b""))
         found.append(Question(key, str(maybe_value(question.get("method"))), text, url))
     return found
+
+
+def read_urls(answer: Message) -> list[Question]:
+    """What the client must do first, in an error that says that it has to go to URLs."""
+    if code_of(answer) != URL_NEEDED:
+        return []
+    error = maybe_members(answer.envelope.get("error")) or {}
+    data = maybe_members(error.get("data")) or {}
+    try:
+        wanted = elements(bytes(data.get("elicitations", b"[]")))
+    except (NotJson, NotAnArray):
+        return []
+    found: dict[str, Question] = {}
+    for number, raw in enumerate(wanted):
+        params = maybe_members(raw)
+        if params is None or "url" not in params:
+            return []
+        named = maybe_value(params.get("elicitationId"))
+        key = named if isinstance(named, str) and named not in found else f"url-{number}"
+        text = bytes(raw) if "mode" in params else with_members(bytes(raw), {"mode": b'"url"'})
+        found[key] = Question(key, "elicitation/create", text, bytes(params["url"]))
+    return list(found.values())
 
 
 def maybe_undeclared(question: Question, capabilities: Members) -> str | None:

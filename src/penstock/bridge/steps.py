@@ -15,6 +15,7 @@ class ToClient(Struct, frozen=True, gc=False):
     """Give this to whoever hears the upstream."""
 
     raw: bytes
+    to: bytes | None = None  # the id of the request to which it belongs, where that cannot be seen in it
 
 
 Step = ToUpstream | ToClient

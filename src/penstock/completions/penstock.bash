@@ -83,7 +83,7 @@ _shtab_penstock___order_choices=(upstream lock name)
 _shtab_penstock___log_level_choices=(debug info warning error)
 _shtab_penstock___log_format_choices=(text json)
 _shtab_penstock___validate_choices=(schema strict)
-_shtab_penstock___era_choices=(auto bridge same)
+_shtab_penstock___era_choices=(auto bridge legacy modern same)
 
 _shtab_penstock_tools_pos_0_nargs='*'
 _shtab_penstock_tools__h_nargs=0

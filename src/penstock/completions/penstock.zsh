@@ -70,7 +70,7 @@ _shtab_penstock_options=(
   "--otel[send traces to an OpenTelemetry collector\; without URL where OTEL_\* variables say]:URL:"
   "--validate[check what the upstream sends against the MCP schema\: tell, or also withhold (needs mcp-types)]:validate:(schema strict)"
   "--refresh-tools[fetch and filter the tool list again when the upstream says that it changed]"
-  "--era[translate for a client of one era over an upstream that speaks only the other\; auto lets clients that know both fall back by themselves, same never translates]:era:(auto bridge same)"
+  "--era[translate for a client of one era over an upstream that speaks only the other\; auto lets clients that know both fall back by themselves, legacy and modern say what the upstream speaks, same never translates]:era:(auto bridge legacy modern same)"
   "--input-timeout[how long a translated question in the middle of a call waits for its answer\; default 10m]:TIME:"
   "--max-message[the largest message, such as 50MB\; default 10MiB]:SIZE:"
   "--call-timeout[answer a request with an error, and cancel it, after so long\; default never]:TIME:"

@@ -15,7 +15,7 @@ from penstock.policy.tools.tool_filter import ORDERS
 SERVER_TABLES = ("mcpServers", "servers", "mcp_servers")
 """What AI clients call the table of their servers."""
 
-ERAS = ("auto", "bridge", "same")
+ERAS = ("auto", "bridge", "legacy", "modern", "same")
 BATCHES = ("inspect", "refuse")
 CRASHES = ("answer", "silent")
 VERDICTS = ("pass", "block", "drop", "answer")
@@ -62,7 +62,8 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key(
             "era",
             Kind.CHOICE,
-            "Clients of one era over an upstream of the other: translate, also from discovery on, or never.",
+            "Clients of one era over an upstream of the other: translate after its refusal, also from "
+            "discovery on, as told of the upstream, or never.",
             ERAS,
         ),
         Key(

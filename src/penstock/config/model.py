@@ -93,7 +93,7 @@ class ProxyConfig(Struct, frozen=True):
     session_idle_seconds: float = limits.SESSION_IDLE_SECONDS
     message_bytes: int = limits.MESSAGE_BYTES
     refreshes_tools: bool = False  # follow the upstream when its tool list changes
-    era: str = "auto"  # whether clients of one era are led to an upstream of the other: auto, bridge, same
+    era: str = "auto"  # who is led to an upstream of the other era: auto, bridge, legacy, modern, same
     input_seconds: float = limits.INPUT_SECONDS
     batch: str = (
         "inspect"  # what becomes of an array of messages where the protocol has them: inspect, refuse

@@ -47,6 +47,7 @@ class LinkFacts(Struct, frozen=True):
     transport: str | None = None  # stdio, streamable, sse, replay; None as long as that is not known
     has_session: bool = False  # the upstream gave the session an id
     wants_credentials: bool = False  # it last answered that it wants some
+    via: bytes | None = None  # the id of the request whose own stream brings what is being delivered
 
 
 class UpstreamLink(Protocol):

@@ -12,6 +12,7 @@ from penstock.policy.exchange import Session
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import ClientLink, UpstreamLink
+from penstock.relay.first_request import FirstRequestLink
 from penstock.relay.session_relay import SessionRelay
 
 log = logging.getLogger("penstock")
@@ -28,16 +29,19 @@ class LinkPool:
         tools_seconds: float,
         on_catalog: Callable[[ToolCatalog], None],
         new_session: Callable[[bytes], Session],
-        translates: bool = True,
+        era: str = "same",
+        input_seconds: float = limits.INPUT_SECONDS,
         refreshes: bool = False,
     ) -> None:
+        """`era`: what is known of the upstream's, or that nothing is translated; see `FirstRequestLink`."""
         self.open_link = open_link
         self.gate = gate
         self.catalogs = catalogs
         self._tools_seconds = tools_seconds
         self._on_catalog = on_catalog
         self._new_session = new_session
-        self._translates = translates
+        self.era = era
+        self._input_seconds = input_seconds
         self._refreshes = refreshes
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -45,9 +49,12 @@ class LinkPool:
         self, session_id: bytes, client: ClientLink, link: UpstreamLink, on_fatal: Callable[[Exception], None]
     ) -> SessionRelay:
         """A relay between `client` and a link of its own."""
-        return SessionRelay(
+        first: FirstRequestLink | None = None
+        if self.era != "same":
+            first = FirstRequestLink(link, self.era, self._input_seconds)
+        relay = SessionRelay(
             client,
-            link,
+            first or link,
             self.gate,
             self._new_session(session_id),
             tools_seconds=self._tools_seconds,
@@ -55,9 +62,12 @@ class LinkPool:
             on_fatal=on_fatal,
             # A list that follows the upstream's may have changed since the start: each session asks.
             catalogs={} if self._refreshes else self.catalogs.by_era(),
-            translates=self._translates,
+            translates=self.era in ("auto", "bridge"),
             refreshes=self._refreshes,
         )
+        if first is not None:
+            first.on_chosen = relay.use
+        return relay
 
     @property
     def is_full(self) -> bool:

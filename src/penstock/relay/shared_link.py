@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock import limits
-from penstock.errors import UpstreamError
+from penstock.errors import ToolListFailed, UpstreamError
 from penstock.gate.gate import Gate
 from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.policy.tools.drift import maybe_drift
@@ -27,6 +27,7 @@ log = logging.getLogger("penstock")
 _KEY = CatalogKey(Era.MODERN)
 
 Outcome = tuple[Multiplexer, ToolCatalog] | UpstreamError
+_NOT_SPOKEN = b'{"code":-32601,"message":"Method not found"}'
 
 
 class SharedLink:
@@ -56,13 +57,15 @@ class SharedLink:
         self._era = era
         self._input_seconds = input_seconds
         self._bridged: BridgedLinks | None = None
+        if era == "legacy":
+            self.settle_legacy()
 
     def is_translated(self, method: str | None) -> bool:
         """Whether a request is led to an upstream that has refused this era. Clients that know both eras ask
         with server/discover, and fall back by themselves when they hear the refusal."""
-        if self._verdict is None or self._era == "same":
+        if self._verdict is None or self._era in ("same", "modern"):
             return False
-        return self._era == "bridge" or method != "server/discover"
+        return self._era != "auto" or method != "server/discover"
 
     def serve_translated(self, key: bytes, then: Callable[[Outcome], None]) -> None:
         """Calls `then` with a link to the upstream of the other era, for clients that are `key`."""
@@ -78,6 +81,10 @@ class SharedLink:
                 self._input_seconds,
             )
         self._bridged.serve(key, then)
+
+    def settle_legacy(self) -> None:
+        """The upstream is known to speak the legacy era only."""
+        self._verdict = self._verdict or NotThisEra("It speaks the older era only", _NOT_SPOKEN)
 
     @property
     def refusal(self) -> bytes | None:
@@ -154,8 +161,14 @@ class SharedLink:
             if known is None:
                 return self._share(link), self._catalogs.put(_KEY, tools)
             catalog = view(tools, self._gate.choice)
-        except BaseException:
+        except BaseException as error:
             await link.close()
+            is_met = self._catalogs.maybe_known(CatalogKey(Era.LEGACY)) is not None
+            is_silent = isinstance(error, UpstreamError) and not isinstance(error, ToolListFailed)
+            if is_met and is_silent and link.facts.transport == "stdio":
+                # A command that took a handshake at the start, and ends or says nothing when it is asked for
+                # the modern era, has refused that era in its own way.
+                raise NotThisEra(str(error), _NOT_SPOKEN) from None
             raise
         # The list is frozen for our life: a link that had to be opened anew does not bring a new one.
         drift = maybe_drift(known, catalog)

@@ -57,11 +57,10 @@ class HttpUpstream:
     def facts(self) -> LinkFacts:
         """What is known of the upstream: what it speaks, once it has shown that, and what it wants."""
         link = self._link
-        return LinkFacts(
-            self._kind if link.is_proven else None,
-            isinstance(link, StreamableHttpUpstream) and link.has_session,
-            link.wants_credentials,
-        )
+        kind = self._kind if link.is_proven else None
+        if isinstance(link, SseUpstream):
+            return LinkFacts(kind, False, link.wants_credentials)
+        return LinkFacts(kind, link.has_session, link.wants_credentials, link.via)
 
     @property
     def trouble(self) -> str | None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from penstock.wire.http.http1 import Headers, find
 from penstock.wire.json.nesting import nests_too_deep
+from penstock.wire.mcp.carried import CarriedMessage
 from penstock.wire.mcp.mcp_headers import SchemaBook, maybe_modern_version, modern_headers
 from penstock.wire.mcp.message import Message
 
@@ -45,31 +46,36 @@ class HttpSession:
         kept = [field for field in headers if field[0].lower() not in OURS]
         self._base = _BASE + kept
         self._stream_base = _STREAM_BASE + kept
+        self._carried: Headers = []  # what the last message of a client brought with it
         self._modern_version: str | None = None
         self._is_legacy = False
 
     def headers_for(self, message: Message) -> tuple[Headers, bool, bool]:
         """The headers for `message`, whether it is of the modern era, and whether it names the session."""
         method = message.method
+        base = self._base
+        if isinstance(message, CarriedMessage):
+            self._carried = message.headers
+            base = base + message.headers
         if method == "initialize":
             # A new session: what an older one agreed on must not show.
             self._is_legacy = True
             self.id = self.version = None
-            return self._base, False, False
+            return base, False, False
         version = maybe_modern_version(message.params)
         if version is None and not self._is_legacy:
             version = self._modern_version  # what has no _meta of its own goes with what had
         if version is not None and method is not None:
             self._modern_version = version
-            headers = self._base + modern_headers(version, method, message.params)
+            headers = base + modern_headers(version, method, message.params)
             if method == "tools/call":
                 headers += self.schemas.headers(message.params)
             return headers, True, False
-        return self._base + self._of_session(), False, self.id is not None
+        return base + self._of_session(), False, self.id is not None
 
     def headers_for_stream(self, last_id: bytes | None) -> Headers:
         """The headers for a GET, to go on after `last_id` if there is one, and for DELETE."""
-        headers = self._stream_base + self._of_session()
+        headers = self._stream_base + self._carried + self._of_session()
         if last_id is not None:
             headers.append((b"Last-Event-ID", last_id))
         return headers

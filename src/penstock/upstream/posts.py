@@ -29,6 +29,7 @@ from penstock.upstream.post import Post
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import Oversize, SseEvent
+from penstock.wire.mcp.carried import REFUSING
 from penstock.wire.mcp.eras import BATCH_VERSION
 from penstock.wire.mcp.ids import exact_key
 from penstock.wire.mcp.message import (
@@ -84,6 +85,7 @@ class Posts:
         self._loop = asyncio.get_running_loop()
         self._posts: dict[bytes | int, Post] = {}
         self.is_paused = False
+        self.via: bytes | None = None  # the id of the request whose stream brings what is being delivered
 
     def posts(self) -> list[Post]:
         """What is under way, oldest first."""
@@ -192,7 +194,11 @@ class Posts:
         elif event.data and event.event == "message":
             id_token = maybe_response_id(event.data)
             if post.is_answered or id_token is None:
-                self.deliver(event.data)
+                self.via = post.id_token
+                try:
+                    self.deliver(event.data)
+                finally:
+                    self.via = None
             elif post.is_named_by(id_token):
                 self._answer(post, event.data)
             else:
@@ -267,11 +273,11 @@ class Posts:
             log.warning("The upstream did not take a message. %s.", self.trouble)
         if not post.is_request:
             post.fail_own(UpstreamLost(refusals.describe(answer)))
-        elif error is not None:
+        elif error is not None and answer.status not in REFUSING:
             self.take_json(post, answer.body)
         else:
             assert post.id_token is not None
-            self._answer(post, refusals.reply_for_status(post.id_token, answer, post.had_session))
+            self._answer(post, refusals.reply_for_status(post.id_token, answer, post.had_session, error))
         self.close(post)
 
     def _is_elsewhere(self, answer: HttpAnswer) -> bool:

@@ -10,9 +10,10 @@ from penstock.errors import Failure, UpstreamProtocolError
 from penstock.upstream.http_answer import HttpAnswer
 from penstock.wire.http.http1 import find
 from penstock.wire.http.sse import Oversize
+from penstock.wire.mcp.carried import REFUSING, HttpRefusal
 from penstock.wire.mcp.ids import maybe_id_at_edges
 from penstock.wire.mcp.message import INTERNAL_ERROR, METHOD_NOT_FOUND, Batch, read_upstream_message
-from penstock.wire.mcp.replies import error_reply, printable
+from penstock.wire.mcp.replies import error_reply, printable, raw_error_reply
 
 log = logging.getLogger("penstock")
 
@@ -77,15 +78,21 @@ def _advice(answer: HttpAnswer) -> str:
     return "its own log says why" if answer.status >= 500 else ""
 
 
-def reply_for_status(id_token: bytes, answer: HttpAnswer, has_session: bool) -> bytes:
-    """The error for a request that was answered with a bare status.
+def reply_for_status(
+    id_token: bytes, answer: HttpAnswer, has_session: bool, error: bytes | None = None
+) -> bytes:
+    """The error for a request that was answered with a status, and perhaps with an error object.
 
     Outside a session, 404 is what servers say that do not know a method; clients which try several eras
     go on to the next when they hear it.
     """
     code = METHOD_NOT_FOUND if answer.status == 404 and not has_session else INTERNAL_ERROR
     data = {"code": Failure.INVALID_RESPONSE, "status": answer.status}
-    return error_reply(id_token, code, f"Upstream MCP answered HTTP {answer.status}", data)
+    if error is not None:
+        reply = raw_error_reply(id_token, error)
+    else:
+        reply = error_reply(id_token, code, f"Upstream MCP answered HTTP {answer.status}", data)
+    return HttpRefusal(reply, answer.status, answer.headers) if answer.status in REFUSING else reply
 
 
 def maybe_id_of_long_event(event: Oversize) -> bytes | None:

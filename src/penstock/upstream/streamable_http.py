@@ -87,6 +87,11 @@ class StreamableHttpUpstream:
         return self._exchanges.wants_credentials
 
     @property
+    def via(self) -> bytes | None:
+        """The id of the request whose own stream brings what is being delivered."""
+        return self._exchanges.via
+
+    @property
     def trouble(self) -> str | None:
         """How it last refused a message, other than in the words of the protocol."""
         return self._exchanges.trouble

@@ -308,3 +308,71 @@ def test_a_refused_handshake_is_told_to_whoever_waits() -> None:
         {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "no"}}
     ]
     assert up(call(face, "2"))[0]["method"] == "initialize"
+
+
+def test_a_question_belongs_to_the_call_whose_stream_brought_it() -> None:
+    face = opened()
+    call(face, "7")
+    call(face, "8")
+    raw = '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"who?"}}'
+    assert face.upstream_says(heard(raw), 1.0, b"8") == []
+    (answer,) = down(face.tick(face.next_due()))
+    assert answer["id"] == 8
+    log = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1}}'
+    call(face, "9", meta=',"io.modelcontextprotocol/logLevel":"info"')
+    (step,) = face.upstream_says(heard(log), 1.0, b"9")
+    assert isinstance(step, ToClient)
+    assert step.to == b"9"
+    assert face.upstream_says(heard(log), 1.0, b"7") == []  # which wants none
+    assert face.upstream_says(heard(log), 1.0) == []  # nobody knows whose
+
+
+def test_another_question_while_the_call_is_parked_is_the_next_round() -> None:
+    face = opened()
+    state = parked(face)
+    assert question(face, '"more"') == []
+    assert face.tick(2.0) == []
+    (again,) = down(call(face, "8", back(state)))
+    assert list(again["result"]["inputRequests"]) == ["more"]
+    assert again["result"]["requestState"] != state
+
+
+URL = (
+    '{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"go","data":{"elicitations":'
+    '[{"mode":"url","elicitationId":"e1","url":"https://x/","message":"log in"}]}}}'
+)
+
+
+def test_urls_that_must_be_visited_first_are_asked_and_nothing_is_parked() -> None:
+    face = opened()
+    can = META.replace('"elicitation":{}', '"elicitation":{"url":{}}') % ""
+    asked = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t",{can}}}}}'
+    face.client_says(said(asked), 0.0)
+    (answer,) = down(face.upstream_says(heard(URL), 0.0))
+    assert answer["result"] == {
+        "resultType": "input_required",
+        "inputRequests": {
+            "e1": {
+                "method": "elicitation/create",
+                "params": {
+                    "mode": "url",
+                    "elicitationId": "e1",
+                    "url": "https://x/",
+                    "message": "log in",
+                },
+            }
+        },
+    }
+    retry = asked.replace('"id":7', '"id":8').replace(
+        '"name"', '"inputResponses":{"e1":{"action":"accept"}},"name"'
+    )
+    (sent,) = up(face.client_says(said(retry), 0.0))
+    assert sent["id"] == 8
+    assert "inputResponses" not in sent["params"]
+
+
+def test_who_cannot_go_to_a_url_hears_the_error() -> None:
+    face = opened()
+    call(face)
+    (answer,) = down(face.upstream_says(heard(URL), 0.0))
+    assert answer["error"]["code"] == -32042

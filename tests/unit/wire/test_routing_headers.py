@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from penstock.errors import ClientProtocolError
 from penstock.wire.mcp.eras import META_VERSION
-from penstock.wire.mcp.mcp_headers import Mirror
+from penstock.wire.mcp.mcp_headers import Mirror, modern_headers
 from penstock.wire.mcp.message import Message, read_client_message
 from penstock.wire.mcp.routing_headers import check_routing_headers, decode_header, maybe_mirror_mismatch
 
@@ -187,3 +187,13 @@ def test_the_header_or_the_argument_alone_is_a_mismatch() -> None:
         _mismatch({"region": "eu", "page": {}}, mcp_param_region="eu", mcp_param_count="1")
         == "Mcp-Param-Count"
     )
+
+
+def test_a_task_is_named_by_its_id_where_a_header_names_it() -> None:
+    message = _message("tasks/get", taskId="t1", _meta=META)
+    fields = _fields(mcp_protocol_version="2026-07-28", mcp_method="tasks/get")
+    check_routing_headers(message, fields, True)  # only the extension asks for it
+    check_routing_headers(message, {**fields, b"mcp-name": b"t1"}, True)
+    refusal = _refusal(message, {**fields, b"mcp-name": b"t2"}, True)
+    assert refusal == (-32020, "Header mismatch: Mcp-Name does not say what the body says")
+    assert (b"Mcp-Name", b"t1") in modern_headers("2026-07-28", "tasks/get", message.params)

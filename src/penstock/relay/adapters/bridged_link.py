@@ -19,7 +19,7 @@ class Face(Protocol):
 
     def client_says(self, message: Message, now: float) -> list[Step]: ...
 
-    def upstream_says(self, message: Message, now: float) -> list[Step]: ...
+    def upstream_says(self, message: Message, now: float, via: bytes | None = None) -> list[Step]: ...
 
     def tick(self, now: float) -> list[Step]: ...
 
@@ -91,7 +91,7 @@ class BridgedLink:
     def upstream_says(self, message: Message) -> None:
         """Takes one message of the upstream's."""
         assert self._face is not None
-        self._do(self._face.upstream_says(message, self._loop.time()))
+        self._do(self._face.upstream_says(message, self._loop.time(), self._inner.facts.via))
 
     def upstream_noise(self, raw: bytes) -> None:
         """A line that is no message was skipped."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from penstock.bridge.envelope import maybe_members, maybe_value
+from penstock.bridge import codes
+from penstock.bridge.envelope import maybe_members, maybe_value, with_members
 from penstock.bridge.legacy_face import LegacyFace
 from penstock.errors import ProtocolError, UpstreamError
 from penstock.relay.adapters.bridged_link import BridgedLink
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
 from penstock.relay.tool_list_pages import own_id
 from penstock.wire.mcp.eras import MODERN_VERSIONS
-from penstock.wire.mcp.message import Kind, Message, read_upstream_message
+from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message, read_upstream_message
+from penstock.wire.mcp.replies import error_reply
 
 log = logging.getLogger("penstock")
 
@@ -44,7 +46,7 @@ class ProbingLink(BridgedLink):
         if self._probe is None:
             super().from_upstream(raw)
             return
-        answer = _maybe_response(raw)
+        answer = maybe_response(raw)
         if answer is not None and answer.id_token == self._probe:
             self._settle(answer)
 
@@ -94,34 +96,47 @@ class LegacyClientLink(ProbingLink):
     """For a legacy client whose `initialize` the upstream has refused: it may speak only the modern era."""
 
     def __init__(
-        self, inner: UpstreamLink, receiver: UpstreamReceiver, opening: Message, refusal: Message
+        self,
+        inner: UpstreamLink,
+        receiver: UpstreamReceiver,
+        opening: Message,
+        refusal: Message | None = None,
     ) -> None:
-        """`opening` is the client's initialize, `refusal` what the upstream answered."""
+        """`opening` is the client's initialize, `refusal` what the upstream answered, if it was asked."""
         super().__init__(inner)
         self.receiver = receiver
-        self._refusal = refusal.raw
+        self._refusal = None if refusal is None else refusal.raw
+        self._opening_id = opening.id_token or b"null"
         self._legacy_face = LegacyFace(opening, own_id)
         self.ask(self._legacy_face.discovery())
 
     def decide(self, answer: Message | None) -> None:
         """Answers the handshake, or passes the refusal on."""
         assert self.receiver is not None
-        if answer is not None and names_modern(answer):
+        if answer is not None and answer.has_result and names_modern(answer):
             log.info("The upstream speaks only the newer era of MCP: what the client says is translated.")
             self._face = self._legacy_face
             self.receiver.from_upstream(self._legacy_face.discovered(answer))
-        else:
+        elif self._refusal is not None:
             self.receiver.from_upstream(self._refusal)
+        elif answer is not None and "error" in answer.envelope:
+            self.receiver.from_upstream(with_members(answer.raw, {"id": self._opening_id}))
+        else:
+            reason = "The upstream does not name the newer era of MCP"
+            self.receiver.from_upstream(error_reply(self._opening_id, INTERNAL_ERROR, reason))
 
 
 def names_modern(answer: Message) -> bool:
     """Whether an answer to server/discover names a modern version."""
+    if codes.names_modern(answer, MODERN_VERSIONS):
+        return True
     result = maybe_members(answer.envelope.get("result"))
     versions = maybe_value((result or {}).get("supportedVersions"))
     return isinstance(versions, list) and any(version in versions for version in MODERN_VERSIONS)
 
 
-def _maybe_response(raw: bytes) -> Message | None:
+def maybe_response(raw: bytes) -> Message | None:
+    """A response; None when it is anything else."""
     try:
         message = read_upstream_message(raw)
     except ProtocolError:

@@ -29,7 +29,12 @@ from penstock.wire.json.nesting import nests_too_deep
 from penstock.wire.mcp.eras import decode_sender
 from penstock.wire.mcp.message import Message
 
-NAMED_BY: dict[str | None, str] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: dict[str | None, str] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel", "tasks/result"), "taskId"),
+}
 """Which member of params the Mcp-Name header repeats."""
 _MARK = "x-mcp-header"
 _PLAIN = re.compile(r"[\x20-\x7e]*").fullmatch

@@ -35,7 +35,9 @@ def check_routing_headers(message: Message, fields: dict[bytes, bytes], is_requi
     if naming is not None:
         name = _maybe_text(message, naming)
         if name is not None:
-            _compare(message, fields.get(b"mcp-name"), name, "Mcp-Name", is_required)
+            # Of tasks only the extension asks for it, and not every client of the core knows that.
+            is_of_core = is_required and naming != "taskId"
+            _compare(message, fields.get(b"mcp-name"), name, "Mcp-Name", is_of_core)
 
 
 def refuse_routing_headers(fields: dict[bytes, bytes], id_token: bytes | None = None) -> None:
