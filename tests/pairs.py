@@ -90,7 +90,11 @@ class Proxy:
                 stderr=errors,
             )
         if wait:
-            self.port = int(said(self.errors, rb"Listening on http://\S+:(\d+)/mcp", self.process))
+            self.find_port()
+
+    def find_port(self) -> None:
+        """Waits until it listens."""
+        self.port = int(said(self.errors, rb"Listening on http://\S+:(\d+)/mcp", self.process))
 
     @property
     def stderr(self) -> str:

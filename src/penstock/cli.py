@@ -190,6 +190,10 @@ def choose_door(
             validate=options.validate or file.validate,
             allowed_hosts=file.allowed_hosts + tuple(options.allow_host),
             allowed_origins=file.allowed_origins + tuple(options.allow_origin),
+            workers=file.workers,
+            divides_limits=file.divides_limits,
+            shared=file.shared,
+            peer=file.peer,
         ),
         why,
     )

@@ -43,6 +43,7 @@ from penstock.wire.mcp.eras import Era
 if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
     from penstock.gate.record import Observer
+    from penstock.open_fleet import Fleet
     from penstock.upstream.watch import UpstreamWatch
 
 log = logging.getLogger("penstock")
@@ -59,6 +60,7 @@ class Endpoint:
         observers: Sequence[Observer],
         on_lost: Callable[[PenstockError], None],
         prefix: bytes = b"",
+        fleet: Fleet | None = None,
     ) -> None:
         """`on_lost` hears when nobody can be served here any more. `prefix` comes before the paths of the
         doors, such as `/team` for `/team/mcp`."""
@@ -67,7 +69,7 @@ class Endpoint:
         self._on_lost = on_lost
         self._prefix = prefix
         self._is_lost = False
-        self.live_rules = open_live_rules(config, reread, warden, list(observers))
+        self.live_rules = open_live_rules(config, reread, warden, list(observers), fleet)
         self._opened = open_gate(config, self.live_rules, observers)
         self._lists = KeptLists(self._learn)
         self._lists.is_refreshed = config.refreshes_tools

@@ -17,6 +17,7 @@ from penstock.policy.rules.interceptor import Interceptor
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
+    from penstock.open_fleet import Fleet
 
 log = logging.getLogger("penstock")
 
@@ -25,14 +26,25 @@ class LiveRules:
     """Holds the rules in force and everything that they need. Made when a configuration file was named."""
 
     def __init__(
-        self, config: ProxyConfig, load: Load, warden: Warden, observers: Sequence[Observer] = ()
+        self,
+        config: ProxyConfig,
+        load: Load,
+        warden: Warden,
+        observers: Sequence[Observer] = (),
+        fleet: Fleet | None = None,
     ) -> None:
-        """`load` makes a configuration of the file's bytes and the flags that were given."""
+        """`load` makes a configuration of the file's bytes and the flags that were given. `fleet` is there
+        where rules count and remember together with other instances."""
         assert config.path is not None
+        self._fleet = fleet
         self._observers = observers
         for observer in observers:
             observer.count_custom(self._custom)
-        self._effects = RealEffects(warden, lambda spec: open_shadow(spec, warden))
+        self._effects = (
+            RealEffects(warden, lambda spec: open_shadow(spec, warden))
+            if fleet is None
+            else fleet.effects(warden, lambda spec: open_shadow(spec, warden))
+        )
         self.rules = Rules(self._interceptor(config))
         self._watch = ConfigWatch(
             config.path,
@@ -62,9 +74,13 @@ class LiveRules:
 
     def _put_in_force(self, config: ProxyConfig) -> None:
         self.rules.current = self._interceptor(config)
+        if self._fleet is not None:
+            self._fleet.rules_changed(config.digest)
         for observer in self._observers:
             observer.rules_changed(f"sha256:{config.digest.hex()}")
 
     def _interceptor(self, config: ProxyConfig) -> Interceptor | None:
         rules = config.interceptor
-        return Interceptor(rules, self._effects) if rules is not None and rules.enabled else None
+        if rules is None or not rules.enabled:
+            return None
+        return Interceptor(rules if self._fleet is None else self._fleet.shared_rules(rules), self._effects)

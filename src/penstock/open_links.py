@@ -15,6 +15,7 @@ from penstock.upstream.peer import PeerOfUpstream
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
     from penstock.live_rules import LiveRules
+    from penstock.open_fleet import Fleet
     from penstock.policy.rules.effect_contract import ForkSpec
 
 
@@ -139,10 +140,11 @@ def open_live_rules(
     reread: Callable[[bytes], ProxyConfig],
     warden: Warden,
     observers: Sequence[Observer] = (),
+    fleet: Fleet | None = None,
 ) -> LiveRules | None:
     """The rules, where a configuration file was named; nothing of them is loaded where none was."""
     if config.path is None:
         return None
     from penstock.live_rules import LiveRules
 
-    return LiveRules(config, reread, warden, observers)
+    return LiveRules(config, reread, warden, observers, fleet)

@@ -23,6 +23,7 @@ from penstock.observers import open_observers
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
+    from penstock.open_fleet import Fleet
 
 log = logging.getLogger("penstock")
 
@@ -30,11 +31,18 @@ log = logging.getLogger("penstock")
 async def serve_http(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves until it is asked to end or the upstream is lost; gives back the exit code."""
     observers = await open_observers(config)  # first: who cannot keep what was asked for starts nothing
+    fleet = None
+    if config.shared is not None:
+        from penstock.open_fleet import open_fleet
+
+        fleet = await open_fleet(config)
     warden = Warden()
     try:
-        return await _Listening(config, warden, reread, observers).run()
+        return await _Listening(config, warden, reread, observers, fleet).run()
     finally:
         warden.dismiss()
+        if fleet is not None:
+            await fleet.close()
         for observer in observers:
             observer.close()
 
@@ -48,14 +56,16 @@ class _Listening:
         warden: Warden,
         reread: Callable[[bytes], ProxyConfig],
         observers: list[Observer],
+        fleet: Fleet | None = None,
     ) -> None:
         assert config.listen is not None
+        self._fleet = fleet
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._signals = 0
         self._is_listening = False
-        self._endpoints = [Endpoint(config, warden, reread, observers, self._end)]
+        self._endpoints = [Endpoint(config, warden, reread, observers, self._end, fleet=fleet)]
 
     async def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

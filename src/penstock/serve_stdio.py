@@ -24,6 +24,7 @@ from penstock.relay.upstream_state import State, UpstreamState
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
+    from penstock.open_fleet import Fleet
 
 log = logging.getLogger("penstock")
 
@@ -31,11 +32,18 @@ log = logging.getLogger("penstock")
 async def serve_stdio(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves one session; gives back the exit code."""
     observers = await open_observers(config)  # first: who cannot keep what was asked for starts nothing
+    fleet = None
+    if config.shared is not None:
+        from penstock.open_fleet import open_fleet
+
+        fleet = await open_fleet(config)
     warden = Warden()
     try:
-        return await _StdioSession(config, warden, reread, observers).run()
+        return await _StdioSession(config, warden, reread, observers, fleet).run()
     finally:
         warden.dismiss()
+        if fleet is not None:
+            await fleet.close()
         for observer in observers:
             observer.close()
 
@@ -47,6 +55,7 @@ class _StdioSession:
         warden: Warden,
         reread: Callable[[bytes], ProxyConfig],
         observers: list[Observer],
+        fleet: Fleet | None,
     ) -> None:
         self._config = config
         self._warden = warden
@@ -60,7 +69,7 @@ class _StdioSession:
             fds = take_stdio()
         except OSError as why:
             raise ConfigError("Cannot use stdin and stdout", why.strerror or str(why)) from None
-        self._live_rules = open_live_rules(config, reread, warden, observers)
+        self._live_rules = open_live_rules(config, reread, warden, observers, fleet)
         opened = open_gate(config, self._live_rules, observers)
         self._upstream = open_upstream(config, warden, is_first=True)
         self._client = StdioClient(fds, self._on_client_end)

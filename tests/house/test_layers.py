@@ -22,6 +22,7 @@ ALLOWED = {
     "upstream": {"relay", "gate", "policy", "wire", "net"},
     "observe": {"relay", "gate", "policy", "wire", "net", "state"},
     "effects": {"relay", "gate", "policy", "wire", "net", "state"},
+    "fleet": {"downstream", "relay", "gate", "policy", "wire", "net", "state"},
     "clients": {"config", "policy", "wire"},
     "home": {"clients", "config", "policy", "wire"},
     "watch": {"observe", "relay", "gate", "policy", "wire", "net", "state"},

@@ -49,6 +49,9 @@ class DryRunEffects:
     def store(self, key: bytes, result: bytes, ttl: float) -> None:
         self._cache[key] = (result, self.now + ttl)
 
+    def release(self, key: bytes) -> None:
+        """Nobody else waits for it."""
+
     def notify(self, hook: WebhookSpec, body: bytes) -> None:
         self.told.append(f"tell {hook.url}")
 

@@ -117,6 +117,7 @@ _WRITTEN: dict[Kind, Callable[[str, str], object]] = {
     Kind.SIZE: message_size,
     Kind.FILE_SIZE: file_size,
     Kind.COUNT: count,
+    Kind.WORKERS: lambda text, place: 0 if text == "auto" else count(text, place),
     Kind.ADDRESS: lambda text, place: parse_listen(text),
 }
 """Kinds whose values are texts or numbers that something else is made of."""

@@ -34,6 +34,7 @@ from penstock.wire.mcp.replies import TOOL_NOT_FOUND, one_line
 
 if TYPE_CHECKING:
     from penstock.config.members import MembersReading
+    from penstock.config.shared import PeerSettings, SharedSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
 
 Servers = dict[str, tuple[Path, Section]]
@@ -148,7 +149,37 @@ class ConfigReading:
             allowed_origins=tuple(cast("list[str]", root.get("allow_origins", []))),
             interceptor=self._interceptor(),
             observe=self._observe(),
+            workers=cast("int", root.get("workers", 1)),
+            divides_limits=root.get("worker_limits") == "divide",
+            shared=self._shared(),
+            peer=self._peer(),
         )
+
+    def _shared(self) -> SharedSettings | None:
+        section = cast("Section | None", self.root.get("shared"))
+        if section is None:
+            return None
+        from penstock.config.shared import make_shared
+
+        before = len(self.findings.all)
+        try:
+            return make_shared(section, self._expanded)
+        except ConfigError as error:
+            if len(self.findings.all) == before:  # else a variable is missing, which was said
+                self.findings.add_error(("shared",), error)
+            return None
+
+    def _peer(self) -> PeerSettings | None:
+        section = cast("Section | None", self.root.get("peer"))
+        if section is None:
+            return None
+        from penstock.config.shared import make_peer
+
+        try:
+            return make_peer(section, self._expanded)
+        except ConfigError as error:
+            self.findings.add_error(("peer",), error)
+            return None
 
     def _observe(self) -> tuple[tuple[str, Section], ...]:
         sections = {name: self.root[name] for name in OBSERVED if name in self.root}

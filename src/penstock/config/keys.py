@@ -86,7 +86,35 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("metrics", Kind.SECTION, "Figures for Prometheus.", section="metrics"),
         Key("telemetry", Kind.SECTION, "Traces for OpenTelemetry.", section="telemetry"),
         Key("mask", Kind.SECTION, "What is masked wherever something is kept.", section="mask"),
+        Key("shared", Kind.SECTION, "What several instances share, through Redis.", section="shared"),
         Key("tests", Kind.SECTIONS, "Fixtures for `penstock rules test`.", section="test"),
+    ),
+    "shared": (
+        Key(
+            "url",
+            Kind.TEXT,
+            "Redis or Valkey: `redis://`, `rediss://` (TLS), `unix://`, `redis+sentinel://H1,H2/NAME` or "
+            "`redis+cluster://H1,H2`.",
+        ),
+        Key("ca", Kind.TEXT, "With TLS: a file with the authority that signed Redis' certificate."),
+        Key("cert", Kind.TEXT, "With TLS: our own certificate."),
+        Key("key", Kind.TEXT, "With TLS: its key."),
+        Key("namespace", Kind.TEXT, "What keeps one fleet's keys from another's; default `default`."),
+        Key("secret", Kind.TEXT, "32 bytes or more, the same for all instances. Needed."),
+        Key("old_secret", Kind.TEXT, "The secret before this one: still believed, while it is replaced."),
+        Key("timeout", Kind.DURATION, "For one decision; default 100ms. Longer counts as down."),
+        Key("required", Kind.FLAG, "Exit when Redis cannot be reached at the start; default true."),
+        Key("use", Kind.TEXTS, "What is shared: `limits`, `caches`; default both."),
+        Key("when_down", Kind.SECTION, "What holds while Redis cannot be asked.", section="when_down"),
+    ),
+    "when_down": (
+        Key(
+            "limits",
+            Kind.CHOICE,
+            "Block what is limited (default), give each instance its part, or the whole limit to each.",
+            ("block", "divide", "local"),
+        ),
+        Key("caches", Kind.CHOICE, "Each instance its own (default), or none.", ("local", "off")),
     ),
     "record": (
         Key("file", Kind.TEXT, "The recording; a folder ends in `/` and gets one file a process."),

@@ -26,6 +26,7 @@ class Kind(enum.Enum):
     FILE_SIZE = "a size like 256MiB, at least 4 KiB"
     NUMBER = "a whole number"
     CODE = "an error code, a whole number below zero"
+    WORKERS = "a whole number above zero, or auto"
     ANY = "anything"
 
 

@@ -19,6 +19,7 @@ from penstock.wire.http.url import Url
 from penstock.wire.sizes import BadSize, parse_size, spoken_size
 
 if TYPE_CHECKING:
+    from penstock.config.shared import PeerSettings, SharedSettings
     from penstock.observe.replay import ReplayBook
     from penstock.observe.settings import ObserveSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
@@ -109,6 +110,10 @@ class ProxyConfig(Struct, frozen=True):
     path: str | None = None  # the file that was read, if one was
     digest: bytes = b""  # of what was in it
     observe: ObserveSettings | None = None  # what is kept, counted and traced, where something is
+    workers: int = 1  # processes that serve one port; 0: as many as there are cores
+    divides_limits: bool = False  # each worker has its part of every limit
+    shared: SharedSettings | None = None  # what several instances share
+    peer: PeerSettings | None = None  # where they reach us
 
     @property
     def reconnects(self) -> bool:
@@ -149,6 +154,10 @@ class FileConfig(Struct, frozen=True):
     allowed_origins: tuple[str, ...] = ()
     interceptor: InterceptorConfig | None = None
     observe: tuple[tuple[str, dict[str, object]], ...] = ()  # the sections of what watches
+    workers: int = 1
+    divides_limits: bool = False
+    shared: SharedSettings | None = None
+    peer: PeerSettings | None = None
 
 
 NO_FILE = FileConfig()

@@ -28,6 +28,7 @@ _SIMPLE: dict[Kind, Schema] = {
     Kind.FILE_SIZE: {"anyOf": [{"type": "string", "pattern": _SIZE}, {"type": "integer", "minimum": 4096}]},
     Kind.NUMBER: {"type": "integer", "minimum": 0},
     Kind.CODE: {"type": "integer", "exclusiveMaximum": 0},
+    Kind.WORKERS: {"anyOf": [{"enum": ["auto"]}, {"type": "integer", "exclusiveMinimum": 0}]},
     Kind.MESSAGE: {"type": ["object", "string"]},
     Kind.ANY: {},
 }

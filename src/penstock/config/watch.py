@@ -148,6 +148,9 @@ _NAMES = {
     "listen": "listen",
     "allowed_hosts": "allow_hosts",
     "allowed_origins": "allow_origins",
+    "workers": "workers",
+    "shared": "shared",
+    "peer": "peer",
     "observe": "record, audit, metrics, telemetry or mask",
 }
 

@@ -69,6 +69,9 @@ class RealEffects(Effects):
             self._cache = ResultCache(self._clock)
         self._cache.store(key, result, ttl)
 
+    def release(self, key: bytes) -> None:
+        """No result will come; nobody waits for one in a process of its own."""
+
     def clock(self) -> float:
         """Seconds on a clock that only goes forward."""
         return self._clock()

@@ -47,7 +47,7 @@ class Cache(Struct, frozen=True):
         if scene.message.kind is not Kind.REQUEST or exchange is None:
             return None
         key = self.key_for(scene)
-        for stored in (_private(key, scene.context), key):
+        for stored in (private_key(key, scene.context), key):
             result = scene.effects.cached(stored)
             if result is not None:
                 return Stop("cache", "Answered from the cache", result=result)
@@ -78,17 +78,22 @@ def store_answer(message: Message, context: Context, effects: Effects) -> None:
     wanted, exchange.to_store = exchange.to_store, ()
     result = result_of(message)
     if result is None or not _may_be_kept(result):
+        for key, _ in wanted:
+            effects.release(key)
         return
     is_private = _any_is(result, _SCOPE, "private")
     longest = _seconds_good(result)
     raw = result.text[result.start : result.end]
     for key, ttl in wanted:
         ttl = ttl if longest is None else min(ttl, longest)
+        if is_private or ttl <= 0:
+            effects.release(key)
         if ttl > 0:
-            effects.store(_private(key, context) if is_private else key, raw, ttl)
+            effects.store(private_key(key, context) if is_private else key, raw, ttl)
 
 
-def _private(key: bytes, context: Context) -> bytes:
+def private_key(key: bytes, context: Context) -> bytes:
+    """The key for what is kept for this session alone."""
     return digest([key, context.session.id])
 
 

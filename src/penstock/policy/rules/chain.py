@@ -209,7 +209,7 @@ class Walk:
             verdict = await action.ask(scene)
         elif isinstance(verdict, Exception):
             raise verdict
-        return scene.take(verdict, action.name)
+        return verdict if isinstance(verdict, Stop) else scene.take(verdict, action.name)
 
     async def _ask_ahead(self, place: int) -> None:
         """Asks at once what this rule and the independent ones after it will ask.

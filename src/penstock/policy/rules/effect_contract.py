@@ -69,6 +69,9 @@ class Effects(Protocol):
 
     def store(self, key: bytes, result: bytes, ttl: float) -> None: ...
 
+    def release(self, key: bytes) -> None:
+        """No result will be stored under `key`: who waits for it elsewhere need not."""
+
     def notify(self, hook: WebhookSpec, body: bytes) -> None:
         """Sends `body` (JSON) some time soon. Queued, bounded, retried; never delays the caller."""
 

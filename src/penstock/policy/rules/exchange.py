@@ -22,4 +22,5 @@ class Context(Struct):
     now: float  # on the monotonic clock
     exchange: Exchange | None = None  # of a request: its own; of a response: that of its request
     wall: float = 0.0  # seconds since the epoch
+    changes: Any = None  # what rules set in a session that other instances serve too, as a list
     looks: Any = None  # what the rules have found in the message so far (message_parts.Looks)

@@ -85,6 +85,17 @@ class ToolCallInterceptor:
         return f"allow calls of {tools}{rates}"
 
     def review(self, message: Message, context: Context, effects: Effects) -> EffectVerdict | None:
+        names = self.wrong_or_names(message, context)
+        if not isinstance(names, list):
+            return names
+        for name in names:
+            for limit, window in self._windows:
+                if not effects.may_pass(self.key_of(name, window, context), limit, window):
+                    return EffectVerdict("block", "Rate limit exceeded")
+        return None
+
+    def wrong_or_names(self, message: Message, context: Context) -> EffectVerdict | list[str] | None:
+        """Why a call is blocked, whatever is counted; else the tools that it names. None: it is no call."""
         if message.kind is Kind.RESPONSE:
             return None
         names = _texts_at(_NAME, message, context)
@@ -93,11 +104,11 @@ class ToolCallInterceptor:
         for name in names:
             if self._allowed is not None and name not in self._allowed:
                 return EffectVerdict("block", f"Tool not allowed: {printable(name)}")
-            for limit, window in self._windows:
-                key = digest(["ToolCallInterceptor", context.session.id, name, str(window)]).hex()
-                if not effects.may_pass(key, limit, window):
-                    return EffectVerdict("block", "Rate limit exceeded")
-        return None
+        return names
+
+    def key_of(self, name: str, window: float, context: Context) -> str:
+        """Under which the calls of a tool are counted."""
+        return digest(["ToolCallInterceptor", context.session.id, name, str(window)]).hex()
 
 
 class ResourceAccessConfig(Struct, frozen=True):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Mapping
+from types import MappingProxyType
+
 import msgspec
 from msgspec import Struct
 
@@ -49,6 +52,8 @@ class RuleRun:
         self.rule = ""
         self.is_changed = False
         self.held: list[str] = []  # ids of the rules whose conditions held
+
+    ahead: Mapping[bytes, Awaitable[bytes | None]] = MappingProxyType({})  # cached results, asked for already
 
     @property
     def sender(self) -> str:

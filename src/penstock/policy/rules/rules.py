@@ -51,6 +51,8 @@ class Rule(Struct, frozen=True):
     metadata: Json = None
     direction: Literal["client", "upstream", "both"] | None = None
     opaque: bool = False
+    shared: bool = True  # whether counts and caches hold for all instances, where instances share
+    when_down: Literal["block", "divide", "local"] | None = None
     noun: ClassVar[str] = "rule"
 
     def __post_init__(self) -> None:

@@ -83,6 +83,9 @@ class NotedEffects:
     def store(self, key: bytes, result: bytes, ttl: float) -> None:
         self.stored[key] = (result, ttl)
 
+    def release(self, key: bytes) -> None:
+        pass
+
     def notify(self, hook: WebhookSpec, body: bytes) -> None:
         self.notes.append(("notify", hook, json.loads(body)))
 
