@@ -237,6 +237,7 @@ class Endpoint:
             self._opened.sessions,
             config.tools_seconds,
             upstream.passes_cookies,
+            config.connect_seconds,
         )
         self._passthrough.refreshes = config.refreshes_tools
         if config.call_seconds is not None:
@@ -261,7 +262,7 @@ class Endpoint:
                 self._watch.look_now()
         elif not self._is_lost:
             self._is_lost = True
-            log.info("The upstream is gone: %s.", error.detail)
+            log.info("The upstream is gone: %s.", error.detail, extra=error.for_log)
             self._on_lost(UpstreamLost())
 
     def _on_shared_lost(self, error: UpstreamError) -> None:
@@ -281,7 +282,7 @@ class Endpoint:
             # does one that the upstream refuses or ends, or that we have no resources to open a connection
             # for: else any client could end the sessions of all the others.
             cause = f" {error.cause}." if error.cause else ""
-            log.warning("%s.%s Its session has ended.", error.headline, cause)
+            log.warning("%s.%s Its session has ended.", error.headline, cause, extra=error.for_log)
             if self._watch is not None:
                 self._watch.look_now()
 

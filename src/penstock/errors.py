@@ -44,6 +44,11 @@ class PenstockError(Exception):
         self.headline = headline
         self.detail = detail
 
+    @property
+    def for_log(self) -> dict[str, object]:
+        """What a line of the JSON log has beside its words: the `extra` of a log call."""
+        return {}
+
     def __str__(self) -> str:
         return "\n".join(line for line in (self.headline, self.detail, self.cause) if line)
 
@@ -114,6 +119,11 @@ class UpstreamError(PenstockError):
     def __init__(self, headline: str, detail: str, failure: Failure = Failure.INVALID_RESPONSE) -> None:
         super().__init__(headline, detail)
         self.failure = failure
+
+    @property
+    def for_log(self) -> dict[str, object]:
+        """The code of what went wrong."""
+        return {"code": self.failure}
 
 
 class ConnectFailed(UpstreamError):

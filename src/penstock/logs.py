@@ -81,6 +81,9 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "message": _writable(record.getMessage()),
         }
+        code = getattr(record, "code", None)  # of a connection that failed
+        if code is not None:
+            entry["code"] = code
         if record.exc_info:
             entry["traceback"] = _writable(self.formatException(record.exc_info))
         return msgspec.json.encode(entry).decode()

@@ -16,6 +16,7 @@ import pytest
 
 from doors import LegacyDoor, StdioDoor
 from gate import DEADLINE, SCRIPTED, wait_until
+from http_gate import INITIALIZE
 from pairs import Proxy, Upstream
 
 RECONNECT = ("--on-upstream-loss", "reconnect")
@@ -80,7 +81,8 @@ def test_a_command_that_cannot_be_started_any_more_ends_the_listener(tmp_path: P
     with Proxy(tmp_path, ["--", str(program)]) as proxy:
         program.unlink()
         door = proxy.connect("streamable", "legacy")
-        door.post(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
+        door.request(b"1", "initialize", b"{}")
+        assert json.loads(door.answer(b"1"))["error"]["code"] == -32603
         assert proxy.process.wait(DEADLINE) == 1
         assert f"Command not found: {program}" in proxy.stderr
 
@@ -110,6 +112,10 @@ def test_with_reconnect_a_listener_waits_for_an_upstream_that_is_not_there_yet(
         refused = door.whole("POST", "/mcp", {"Content-Type": "application/json"}, b"{}")
         assert refused.status == 503
         assert json.loads(refused.body)["error"]["data"] == {"code": "REFUSED"}
+        for path in ("/mcp", "/messages"):
+            hello = door.whole("POST", path, {"Content-Type": "application/json"}, INITIALIZE)
+            refusal = json.loads(hello.body)
+            assert (hello.status, refusal["id"], refusal["error"]["code"]) == (503, 1, -32603)
         with Upstream(transport, tmp_path, port=port):
             assert wait_until(lambda: ready(proxy)[0] == 200)
             client = proxy.connect("streamable", "legacy")

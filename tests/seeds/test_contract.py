@@ -207,6 +207,26 @@ def test_what_the_upstream_sends_is_checked_against_the_schema(tmp_path: Path) -
             assert (raw in gate.unasked) is is_right
 
 
+@pytest.mark.parametrize("options", [(), ("--deny", "^x")], ids=["open", "filtering"])
+@row("G94")
+def test_strict_validation_sees_what_the_tool_list_shows(tmp_path: Path, options: tuple[str, ...]) -> None:
+    page = (
+        b'{"tools":[{"name":"odd","title":5,"inputSchema":{"type":"object"}},'
+        b'{"name":"good","inputSchema":{"type":"object"}}]}'
+    )
+    with Gate(tmp_path, "--validate", "strict", *options, pages=[page]) as gate:
+        gate.handshake()
+        assert [tool["name"] for tool in gate.ask("tools/list")["result"]["tools"]] == ["good"]
+        assert 'the tool "odd" is left out: it breaks the MCP schema' in gate.stderr
+
+
+@pytest.mark.parametrize("error", ['"no"', '{"code":"x","message":"no"}', '{"code":1}'])
+@row("G94")
+def test_an_error_that_is_none_is_caught(gate: Gate, error: str) -> None:
+    answer = gate.order("say", raw=f'{{"jsonrpc":"2.0","id":<id>,"error":{error}}}\n', mute=True)
+    assert answer["error"] == {"code": -32603, "message": "The upstream's answer is not valid"}
+
+
 @row("X11")
 def test_validate_without_its_package_ends_in_one_sentence(
     tmp_path: Path,

@@ -62,15 +62,16 @@ def test_timeouts_are_positive_whole_milliseconds(option: str, value: str) -> No
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--deny", "^x")], ids=["open", "filtering"])
 @row("B25")
-def test_a_tool_that_is_none_is_left_out_aloud(tmp_path: Path) -> None:
+def test_a_tool_that_is_none_is_left_out_aloud(tmp_path: Path, options: tuple[str, ...]) -> None:
     tools = [
         b'{"name":"good","inputSchema":{"type":"object"}}',
         b'{"name":"no_object","inputSchema":{"type":"array"}}',
         b'{"name":"bad_text","description":1,"inputSchema":{"type":"object"}}',
         b'{"name":"no_schema"}',
     ]
-    with Gate(tmp_path, "--deny", "^x", pages=[b'{"tools":[%b]}' % b",".join(tools)]) as gate:
+    with Gate(tmp_path, *options, pages=[b'{"tools":[%b]}' % b",".join(tools)]) as gate:
         gate.handshake()
         assert [tool["name"] for tool in gate.ask("tools/list")["result"]["tools"]] == ["good"]
         for name in ("no_object", "bad_text", "no_schema"):

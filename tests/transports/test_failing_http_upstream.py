@@ -470,3 +470,38 @@ def test_a_list_for_one_clients_credentials_must_come_in_time_too(tmp_path: Path
     else:
         assert reply.status == 502
         assert json.loads(reply.body)["id"] == 1
+
+
+def test_a_handshake_that_passes_through_has_the_time_of_a_connection(tmp_path: Path) -> None:
+    gone: list[bool] = []
+
+    def answer(request: Request, line: Line) -> None:
+        if request.method != "POST":
+            line.reply(405)
+        elif request.rpc == "initialize" and request.message["params"]["clientInfo"]["name"] == "penstock":
+            line.json(request.result(RESULT))
+        elif request.rpc == "initialize":
+            gone.append(line.is_gone(20))
+        elif "id" not in request.message:
+            line.accepted()
+        else:
+            line.json(request.result(b'{"tools":[]}'))
+
+    with ScriptedHttp(answer) as upstream:
+        words = ["--upstream", upstream.url, "--log-format", "json"]
+        with Proxy(tmp_path, words, "--connect-timeout", "500") as proxy:
+            headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+            heard = LegacyDoor(proxy.port, "legacy").whole("POST", "/mcp", headers, INITIALIZE)
+            assert json.loads(heard.body) == {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "error": {
+                    "code": -32603,
+                    "message": "Failed to connect to upstream MCP",
+                    "data": {"code": "TIMEOUT"},
+                },
+            }
+            said = [json.loads(text) for text in proxy.stderr.splitlines() if "timeout after 500ms" in text]
+            assert [line["code"] for line in said] == ["TIMEOUT"]
+            upstream.wait(lambda: gone == [True])
+            assert proxy.process.poll() is None

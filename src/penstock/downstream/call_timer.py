@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import Failure, RequestFailed
+from penstock.errors import ConnectTimeout, Failure, RequestFailed
 from penstock.wire.mcp.eras import Era
 
 if TYPE_CHECKING:
@@ -27,6 +27,28 @@ class CallTimeout(RequestFailed):
         super().__init__("--call-timeout gives it longer")
         self.safe_message = f"Request timeout after {round(seconds * 1000)}ms"
         self.failure = Failure.TIMEOUT
+
+
+class HelloTimeout(RequestFailed):
+    """A client's handshake was not answered within --connect-timeout. Other sessions may be well."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        said = ConnectTimeout(url, seconds)
+        super().__init__(said.detail)
+        self.headline, self.cause = said.headline, said.cause
+        self.safe_message, self.failure = said.safe_message, said.failure
+
+
+def limit_hello(response: PassthroughResponse, url: str, seconds: float) -> None:
+    """Lets the answer to a handshake take no longer than connecting may; then its connection is closed."""
+
+    def on_late() -> None:
+        ticket = response.ticket
+        response.on_failure(HelloTimeout(url, seconds))
+        if ticket is not None:
+            ticket.cancel()  # the protocol has no other way to take a handshake back
+
+    response.hello_timer = asyncio.get_running_loop().call_later(seconds, on_late)
 
 
 class CallTimer(Responses):

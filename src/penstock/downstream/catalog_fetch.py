@@ -122,7 +122,7 @@ class CatalogFetch:
             if request is not None:
                 self._send(request)
                 return
-            tools = self._fetch.tools()
+            tools = self._fetch.tools(self._gate.list_check)
         except ToolListFailed as failure:
             self.on_failure(failure)
             return

@@ -34,8 +34,8 @@ from penstock.relay.sessions import Sessions
 from penstock.wire.http.http1 import Headers
 from penstock.wire.json.ambiguity import readable
 from penstock.wire.mcp.ids import id_key
-from penstock.wire.mcp.message import Batch, Message, read_client_message
-from penstock.wire.mcp.replies import upstream_error_reply
+from penstock.wire.mcp.message import INTERNAL_ERROR, Batch, Message, read_client_message
+from penstock.wire.mcp.replies import error_reply, upstream_error_reply
 from penstock.wire.mcp.routing_headers import check_routing_headers, refuse_routing_headers
 
 log = logging.getLogger("penstock")
@@ -303,23 +303,23 @@ class LegacyDoor:
             self._pool.gate.said("client", "refuse", request.body, why, status=400)
             refuse_message(reply, refusal)
             return
-        is_hello = isinstance(message, Message) and message.method == "initialize"
-        if is_hello and head.session is None:
-            session = self._maybe_new_session(reply)
+        if isinstance(message, Message) and message.method == "initialize" and head.session is None:
+            session = self._maybe_new_session(reply, message.id_token)
         else:
             session = self._maybe_session(head, reply)
         if session is not None:
             session.take(message, reply, request.headers)
 
-    def _maybe_new_session(self, reply: Reply) -> HttpSession | None:
+    def _maybe_new_session(self, reply: Reply, id_token: bytes | None) -> HttpSession | None:
         if self._pool.is_full or not self._sessions.make_room():
-            refuse(reply, 503, "Too many sessions", [(b"Retry-After", b"5")])
+            raw = error_reply(id_token, INTERNAL_ERROR, "Too many sessions")
+            send_json(reply, 503, raw, [(b"Retry-After", b"5")])
             return None
         try:
             link = self._pool.open_link()
         except UpstreamError as error:
-            log.warning("%s. %s.", error.headline, error.detail)
-            send_json(reply, 502, upstream_error_reply(None, error))
+            log.warning("%s. %s.", error.headline, error.detail, extra=error.for_log)
+            send_json(reply, 502, upstream_error_reply(id_token, error))
             self._on_lost(error)
             return None
         session = HttpSession(self._sessions.new_id(), link, self._pool)

@@ -72,11 +72,13 @@ class Passthrough:
         known: SessionTable | None,
         tools_seconds: float = limits.TOOLS_SECONDS,
         passes_cookies: bool = False,
+        connect_seconds: float = limits.CONNECT_SECONDS,
     ) -> None:
         """`known` are the sessions, where somebody asks whose a message is; `has_sessions` says whether the
         upstream gives out ids for them, None while nobody knows."""
         self.client = client
         self._tools_seconds = tools_seconds
+        self._connect_seconds = connect_seconds
         self.gate = gate
         self.known = known
         self._everybody = Session()  # where nobody asks
@@ -317,6 +319,10 @@ class Passthrough:
         response.remembered = remembered
         if batch is not None:
             response.expect_batch(batch, first or [])
+        if exchange.method == "initialize" and message is not None:
+            from penstock.downstream.call_timer import limit_hello  # once a session
+
+            limit_hello(response, self.client.url.shown, self._connect_seconds)
         body = to_body(body, message is not None and message.method is not None)
         self._send(request, response, head, body, target)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import TimerHandle
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -65,6 +66,7 @@ class PassthroughResponse:
     _is_read = False  # the upstream has said all
     _ids: set[bytes] | None = None  # what may be answered here; None: anything
     _first: list[bytes] | tuple[()] = ()
+    hello_timer: TimerHandle | None = None  # of a handshake that is not answered yet
     remembered: Sequence[Exchange] = ()  # what the session keeps while this is under way
 
     def __init__(
@@ -231,7 +233,8 @@ class PassthroughResponse:
         if self._is_over:
             return
         if not self._is_discarding:
-            log.warning("An answer of the upstream failed. %s. %s.", error.headline, error.detail)
+            said = "An answer of the upstream failed. %s. %s."
+            log.warning(said, error.headline, error.detail, extra=error.for_log)
         self._end()
         if not self._is_discarding:
             self._reply_raw(upstream_error_reply(self._token, error))
@@ -251,9 +254,7 @@ class PassthroughResponse:
 
     def end_stream(self) -> None:
         """Ends it on both sides."""
-        self._end()
-        if self.ticket is not None:
-            self.ticket.cancel()
+        self.give_up()
         if self._reply.is_started:
             self._reply.finish()
         else:
@@ -266,9 +267,7 @@ class PassthroughResponse:
             return
         if self.era is Era.MODERN or self.method == b"GET":
             # Modern: this is how a client cancels. A stream that nobody hears serves nobody.
-            self._end()
-            if self.ticket is not None:
-                self.ticket.cancel()
+            self.give_up()
         else:
             # Legacy: a disconnect is no cancel, so the upstream goes on undisturbed.
             self._is_discarding = True
@@ -338,6 +337,8 @@ class PassthroughResponse:
             self._skipped(event.data, message)
             self._emit(self._stand_in(maybe_answered(event.data), event.id))
             return
+        if self.hello_timer is not None and isinstance(message, Message) and message.kind is _RESPONSE:
+            self.hello_timer.cancel()
         is_change = isinstance(message, Message) and message.method == LIST_CHANGED
         if is_change and not self.passthrough.is_change_told(self, event.raw):
             return
@@ -407,14 +408,9 @@ class PassthroughResponse:
 
     def _fail(self, why: str) -> None:
         log.warning("Withheld an answer of the upstream. %s.", why)
-        self._end()
-        if self.ticket is not None:
-            self.ticket.cancel()
+        self.give_up()
         if not self._is_discarding:
-            self._reply_error(told(why))
-
-    def _reply_error(self, text: str) -> None:
-        self._reply_raw(self._error(text))
+            self._reply_raw(self._error(told(why)))
 
     def _reply_raw(self, raw: bytes) -> None:
         if not self._reply.is_started:
@@ -439,6 +435,8 @@ class PassthroughResponse:
             self.passthrough.unheard.pop(self, None)
         if self.remembered:
             self._forget_requests()
+        if self.hello_timer is not None:
+            self.hello_timer.cancel()
         # The reply knows us and we know it: untied, both are gone without the collector.
         self._reply.on_gone = self._reply.on_drain = None
 

@@ -7,10 +7,10 @@ import time
 import msgspec
 
 from penstock.downstream.replies import JSON, refuse, send_json
-from penstock.errors import Failure
+from penstock.errors import ClientProtocolError, Failure
 from penstock.net.http_exchange import Reply, Request
 from penstock.relay.upstream_state import UpstreamState
-from penstock.wire.mcp.message import INTERNAL_ERROR
+from penstock.wire.mcp.message import INTERNAL_ERROR, Message, read_client_message
 from penstock.wire.mcp.replies import error_reply
 
 
@@ -30,8 +30,17 @@ class Readiness:
         reply.send(200 if self._state.is_ready else 503, JSON, body + b"\n")
 
     def not_ready(self, request: Request, reply: Reply) -> None:
-        """Takes what is for an upstream that is not there yet."""
-        raw = error_reply(
-            None, INTERNAL_ERROR, "The upstream MCP is not there yet", {"code": Failure.REFUSED}
-        )
+        """Takes what is for an upstream that is not there yet: who asked something hears it by its id."""
+        text, data = "The upstream MCP is not there yet", {"code": Failure.REFUSED}
+        raw = error_reply(_maybe_id(request), INTERNAL_ERROR, text, data)
         send_json(reply, 503, raw, [(b"Retry-After", b"1")])
+
+
+def _maybe_id(request: Request) -> bytes | None:
+    if request.method != b"POST":
+        return None
+    try:
+        message = read_client_message(request.body)
+    except ClientProtocolError as refusal:
+        return refusal.id_token
+    return message.id_token if isinstance(message, Message) else None

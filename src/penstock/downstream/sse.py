@@ -133,7 +133,7 @@ class SseDoor:
         try:
             link = self._pool.open_link()
         except UpstreamError as error:
-            log.warning("%s. %s.", error.headline, error.detail)
+            log.warning("%s. %s.", error.headline, error.detail, extra=error.for_log)
             send_json(reply, 502, upstream_error_reply(None, error))
             self._on_lost(error)
             return

@@ -14,20 +14,24 @@ from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_lists
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.policy.tools.tool_gate import CALL, GATED, judge, null_id
+from penstock.policy.tools.tool_gate import CALL, GATED, LIST, judge, null_id
 from penstock.policy.tools.tool_lists import shows_hidden_tools
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Why, Word
+from penstock.wire.mcp.error_object import is_error_object
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, Kind, Message
 from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply
 
 if TYPE_CHECKING:  # loaded only where there is a lock
     from penstock.policy.tools.lock_gate import LockGate
+    from penstock.policy.tools.passed_lists import PassedLists
+    from penstock.policy.tools.upstream_tools import ListCheck
 
 log = logging.getLogger("penstock")
 
 _RESPONSE = Kind.RESPONSE
 HIDDEN = "it lists tools that are hidden"
 NO_MESSAGE = "it is no message"
+BAD_ERROR = "its error is no object with a code and a message"
 
 
 class Gate:
@@ -42,8 +46,11 @@ class Gate:
         self.answers_losses = True  # whoever waits for an upstream that is lost hears so
         self.may_object = choice.is_active  # it may keep back what a careless reader could find in odd bytes
         self._schema = schema
+        # Who else is asked about the entries of a tool list.
+        self.list_check: ListCheck | None = None if schema is None else schema.faults_in_list
         self._judge = judge
         self._lock: LockGate | None = None
+        self._passed_lists: PassedLists | None = None
         if choice.lock is not None:
             from penstock.policy.tools.lock_gate import LockGate
 
@@ -65,16 +72,32 @@ class Gate:
 
     def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
         """What becomes of a message of the upstream's: its answer in `exchange`, or what begins one."""
-        if self.is_filtering and shows_hidden_tools(message, self.choice):
-            return withheld(message, exchange, Why("hidden tools", "block", HIDDEN, INTERNAL_ERROR))
+        if message.result is None and message.kind is _RESPONSE and _is_error_malformed(message):
+            return withheld(message, exchange, Why("protocol", "block", BAD_ERROR, INTERNAL_ERROR))
+        if self.is_filtering:
+            if shows_hidden_tools(message, self.choice):
+                return withheld(message, exchange, Why("hidden tools", "block", HIDDEN, INTERNAL_ERROR))
+        elif exchange.method == LIST and message.kind is _RESPONSE:
+            return self._pass_list(message, exchange)
         return self._closer_look(message, exchange) if self._looks_closer else FORWARD
+
+    def _pass_list(self, message: Message, exchange: Exchange) -> Verdict:
+        """What becomes of a tool list where no tool is hidden: entries that are no tools are left out."""
+        if self._passed_lists is None:
+            from penstock.policy.tools.passed_lists import PassedLists
+
+            is_strict = self._schema is not None and self._schema.is_strict
+            self._passed_lists = PassedLists(self.list_check if is_strict else None)
+        verdict = self._passed_lists.judge(message, _version_of(exchange))
+        shown = verdict.message if isinstance(verdict, Forward) and verdict.message is not None else message
+        closer = self._closer_look(shown, exchange) if self._looks_closer else FORWARD
+        return verdict if closer is FORWARD else closer
 
     def _closer_look(self, message: Message, exchange: Exchange) -> Verdict:
         """What the schema and the lock have to say about a message of the upstream's."""
         method = message.method if message.kind is not _RESPONSE else exchange.method or None
         if self._schema is not None:
-            version = exchange.version if exchange.version is not None else exchange.session.version
-            why = self._schema.maybe_objection(message, method, version)
+            why = self._schema.maybe_objection(message, method, _version_of(exchange))
             if why is not None:
                 return withheld(message, exchange, Why("schema", "block", why, INTERNAL_ERROR))
         if self._lock is not None:
@@ -114,6 +137,16 @@ class Gate:
     ) -> None:
         """Takes note of what never gets to the gate: what could not be read, what we ask the upstream
         ourselves, what we answer when it is gone. Nobody listens here (see `observed.ObservedGate`)."""
+
+
+def _is_error_malformed(message: Message) -> bool:
+    error = message.envelope.get("error")
+    return error is not None and not is_error_object(error)
+
+
+def _version_of(exchange: Exchange) -> object:
+    """The protocol version that an exchange belongs to, as far as it is known."""
+    return exchange.version if exchange.version is not None else exchange.session.version
 
 
 def withheld(message: Message, exchange: Exchange, why: Why) -> Verdict:

@@ -42,6 +42,7 @@ class ObservedGate(Gate):
         self._batch: Record | None = None  # the array whose messages are asked about
         self.choice = inner.choice
         self.is_filtering = inner.is_filtering
+        self.list_check = inner.list_check
         self.takes_batches = inner.takes_batches
         self.answers_losses = inner.answers_losses
         self.may_object = inner.may_object

@@ -55,6 +55,7 @@ class WatchedGate(Gate):
         self._injects = injects
         self.choice = inner.choice
         self.is_filtering = inner.is_filtering
+        self.list_check = inner.list_check
         self.may_object = inner.may_object
         self.lists_hidden_tools = inner.lists_hidden_tools  # type: ignore[method-assign]
         self.shown_error = inner.shown_error  # type: ignore[method-assign]

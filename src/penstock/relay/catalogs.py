@@ -154,7 +154,7 @@ class Catalogs:
         try:
             self._known[key] = self._view(tools)
         except ToolListRefused as refusal:
-            log.warning("%s. %s.", refusal.headline, refusal.detail)
+            log.warning("%s. %s.", refusal.headline, refusal.detail, extra=refusal.for_log)
             self._known[key] = known
 
     def forget(self, key: CatalogKey) -> None:

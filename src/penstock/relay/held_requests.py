@@ -105,7 +105,7 @@ class HeldRequests:
                 return
             if self._fetch.refusal is not None and not self._is_final:
                 raise ToolListFailed("The upstream has no tools before its handshake")
-            catalog = view(self._fetch.tools(), self._gate.choice)
+            catalog = view(self._fetch.tools(self._gate.list_check), self._gate.choice)
         except ToolListFailed as failure:
             self.fail(failure)
             return

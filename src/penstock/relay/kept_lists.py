@@ -80,7 +80,7 @@ class KeptLists:
         for look, waiter in self._waiting.pop(key, []):
             outcome = look(key, tools)
             if isinstance(outcome, UpstreamError):
-                log.warning("%s. %s.", outcome.headline, outcome.detail)
+                log.warning("%s. %s.", outcome.headline, outcome.detail, extra=outcome.for_log)
             waiter(outcome)
         return tools
 
@@ -118,5 +118,5 @@ class KeptLists:
         try:
             self.put(key, await self._learn(key.era))
         except UpstreamError as error:
-            log.warning("%s. %s.", error.headline, error.detail)
+            log.warning("%s. %s.", error.headline, error.detail, extra=error.for_log)
             self.fail(key, error)

@@ -304,7 +304,7 @@ class SessionRelay:
             self._fail_pending(failure)
             self._on_fatal(failure)
             return
-        log.warning("%s. %s.", failure.headline, failure.detail)
+        log.warning("%s. %s.", failure.headline, failure.detail, extra=failure.for_log)
         self._go_on()
 
     def _go_on(self) -> None:

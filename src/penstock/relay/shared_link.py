@@ -142,7 +142,7 @@ class SharedLink:
         try:
             outcome = self._ready = await self._learn()
         except UpstreamError as error:
-            log.warning("%s. %s.", error.headline, error.detail)
+            log.warning("%s. %s.", error.headline, error.detail, extra=error.for_log)
             if isinstance(error, NotThisEra):
                 self._verdict = error
             outcome = error

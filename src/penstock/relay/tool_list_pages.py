@@ -9,8 +9,9 @@ from msgspec import Raw
 
 from penstock import limits
 from penstock.errors import ToolListFailed
-from penstock.policy.tools.upstream_tools import BadToolList, UpstreamTools, read_tools
+from penstock.policy.tools.upstream_tools import BadToolList, ListCheck, UpstreamTools, read_tools
 from penstock.wire.json.ambiguity import Ambiguous, NotAnObject, NotJson, members, readable
+from penstock.wire.mcp.eras import MODERN_VERSIONS
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import printable
 
@@ -100,12 +101,12 @@ class ToolListPages:
         self._cursors.add(token)
         return self._request(token)
 
-    def tools(self) -> UpstreamTools:
-        """The tools in the pages. Raises ToolListFailed when they are no tool list."""
+    def tools(self, check: ListCheck | None = None) -> UpstreamTools:
+        """The tools in the pages that `check` has nothing against. Raises ToolListFailed where none is."""
         if self.refusal is not None:
             return UpstreamTools(refusal=self.refusal)
         try:
-            return read_tools(self.pages)
+            return read_tools(self.pages, check, None if self._meta is None else MODERN_VERSIONS[-1])
         except BadToolList as why:
             raise ToolListFailed(f"The answer is not valid: {why}") from None
 

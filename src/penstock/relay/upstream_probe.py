@@ -127,7 +127,7 @@ class UpstreamProbe:
         request: Message | None = fetch.first_request()
         while request is not None:
             request = fetch.take(await self._send(request))
-        return fetch.tools()
+        return fetch.tools(None if self._gate is None else self._gate.list_check)
 
     async def ask(self, method: str, params: dict[str, object]) -> Message:
         """The answer to a further request. Raises ToolListFailed, or the UpstreamError that the link met."""

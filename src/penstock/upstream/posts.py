@@ -311,12 +311,12 @@ class Posts:
         elif post.is_resumed:
             self._resume(post, error.detail)
         elif post.is_request:
-            log.warning("A request got no answer. %s.", error.detail)
+            log.warning("A request got no answer. %s.", error.detail, extra=error.for_log)
             assert post.id_token is not None
             self._answer(post, upstream_error_reply(post.id_token, error))
             self.close(post)
         else:
-            log.warning("A message may not have reached the upstream. %s.", error.detail)
+            log.warning("A message may not have reached the upstream. %s.", error.detail, extra=error.for_log)
             self._accept(post)
 
     # --- messages ----------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ class SseUpstream:
         """The stream is open, but what opens a session is not answered."""
         self._timer = None
         error = ConnectTimeout(self._url.shown, self._connect_seconds)
-        log.warning("%s. %s. %s.", error.headline, error.detail, error.cause)
+        log.warning("%s. %s. %s.", error.headline, error.detail, error.cause, extra=error.for_log)
         self.trouble = error.detail
         assert message.id_token is not None
         self._refused(message, upstream_error_reply(message.id_token, error))
@@ -286,7 +286,7 @@ class SseUpstream:
                 error = ConnectFailed(self._url.shown, error.detail, error.failure)
             self._give_up(error)
             return
-        log.info("The upstream is gone: %s.", error.detail)
+        log.info("The upstream is gone: %s.", error.detail, extra=error.for_log)
         if not self._is_revivable:
             self._give_up(SessionEnded() if error.is_of_one_session else UpstreamLost())
             return

@@ -251,7 +251,7 @@ class StreamableHttpUpstream:
         if not self._has_worked:
             self.lost(error)
             return
-        log.warning("%s. %s. %s.", error.headline, error.detail, error.cause)
+        log.warning("%s. %s. %s.", error.headline, error.detail, error.cause, extra=error.for_log)
         for post in self._exchanges.posts():
             if post.message.method in _FIRST_WORDS:
                 self._exchanges.give_up(post, error)
@@ -261,7 +261,7 @@ class StreamableHttpUpstream:
         if self._is_over or self._is_reviving:
             return
         if self._has_worked:
-            log.info("The upstream is gone: %s.", error.detail)
+            log.info("The upstream is gone: %s.", error.detail, extra=error.for_log)
             if isinstance(error, ConnectFailed):
                 unheard = None  # its client hears at once that the upstream is gone
         if self._is_revivable and (self._has_worked or isinstance(error, ConnectFailed)):

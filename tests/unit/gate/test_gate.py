@@ -11,6 +11,7 @@ import hostile
 from memory_doors import CHOICE, GATE, catalog
 from penstock.gate.gate import Gate
 from penstock.policy.exchange import Exchange
+from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.tool_lock import ToolLock
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward
@@ -59,6 +60,9 @@ class Objecting:
     def maybe_objection(self, message: Message, method: str | None, version: object) -> str | None:
         self.asked.append((method, version))
         return "It breaks the schema"
+
+    def faults_in_list(self, page: bytes, version: object) -> dict[int, str]:
+        return {}
 
 
 def test_an_allowed_call_passes_as_the_bytes_that_came() -> None:
@@ -253,3 +257,91 @@ def test_what_is_withheld_is_an_action_of_its_check() -> None:
         assert isinstance(verdict, Forward)
         assert verdict.why is not None
         assert (verdict.why.action, verdict.why.code) == ("block", -32603)
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (b'{"code":-32601,"message":"no"}', True),
+        (b'{"code":-32000.0,"message":"\\ud800","data":{}}', True),
+        (b'{"code":"-32601","message":"no"}', False),
+        (b'{"code":-32000.5,"message":"no"}', False),
+        (b'{"code":-32601}', False),
+        (b'{"code":-32601,"message":null}', False),
+        (b'{"message":"no"}', False),
+        (b"{}", False),
+        (b'"no"', False),
+        (b"null", False),
+        (b"[1]", False),
+    ],
+)
+@pytest.mark.parametrize("gate", [OPEN, GATE], ids=["open", "filtering"])
+@pytest.mark.parametrize("method", ["tools/call", "tools/list", "x"])
+def test_an_error_that_is_none_never_reaches_the_client(
+    gate: Gate, method: str, error: bytes, passes: bool
+) -> None:
+    verdict = gate.upstream_says(
+        upstream(b'{"jsonrpc":"2.0","id":1,"error":%b}' % error), Exchange(b"1", method)
+    )
+    assert (verdict is FORWARD) is passes
+    if not passes:
+        assert isinstance(verdict, Forward)
+        assert verdict.message is not None
+        assert json.loads(verdict.message.raw) == {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "error": {"code": -32603, "message": "The upstream's answer is not valid"},
+        }
+
+
+GOOD = b'{"name":"good","inputSchema":{"type":"object"}}'
+
+
+def listed(*entries: bytes) -> Message:
+    return upstream(
+        b'{"jsonrpc":"2.0","id":1,"result":{"x":1,"tools":[%b],"nextCursor":"c"}}' % b", ".join(entries)
+    )
+
+
+def test_a_list_that_passes_unfiltered_loses_what_is_no_tool_and_nothing_else() -> None:
+    gate = Gate(ToolFilter())
+    page = listed(GOOD, GOOD)
+    for _ in range(2):
+        assert gate.upstream_says(page, Exchange(b"1", "tools/list")) is FORWARD
+    bad = [b'{"name":"bad","inputSchema":{"type":"array"}}', b"5", b'{"name":"two","name":"two"}']
+    for place in range(4):
+        entries = [*bad[:place], GOOD, *bad[place:]]
+        verdict = gate.upstream_says(listed(*entries), Exchange(b"1", "tools/list"))
+        assert isinstance(verdict, Forward)
+        assert (verdict.word, verdict.message.raw if verdict.message else b"") == ("change", listed(GOOD).raw)
+    assert gate.upstream_says(listed(*bad), Exchange(b"1", "tools/call")) is FORWARD
+    for odd in (b"{}", b'{"tools":5}', b'{"tools":[],"tools":[5]}', b"7"):
+        raw = upstream(b'{"jsonrpc":"2.0","id":1,"result":%b}' % odd)
+        assert gate.upstream_says(raw, Exchange(b"1", "tools/list")) is FORWARD
+
+
+def test_people_hear_once_what_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate(ToolFilter())
+    for _ in range(3):
+        gate.upstream_says(listed(b'{"name":"bad"}'), Exchange(b"1", "tools/list"))
+    assert [record.getMessage() for record in caplog.records] == [
+        'In the upstream\'s tool list the tool "bad" is left out: it has no inputSchema.'
+    ]
+
+
+def test_a_strict_schema_leaves_out_entries_and_withholds_what_is_no_list() -> None:
+    odd = b'{"name":"odd","title":5,"inputSchema":{"type":"object"}}'
+    gate = Gate(ToolFilter(), SchemaCheck("strict"))
+    verdict = gate.upstream_says(listed(odd, GOOD), Exchange(b"1", "tools/list", version="2025-11-25"))
+    assert isinstance(verdict, Forward)
+    assert verdict.message is not None
+    assert verdict.message.raw == listed(GOOD).raw
+    cursor = upstream(listed(GOOD).raw.replace(b'"c"', b"5"))
+    verdict = gate.upstream_says(cursor, Exchange(b"1", "tools/list", version="2025-11-25"))
+    assert isinstance(verdict, Forward)
+    assert verdict.word == "block"
+    lenient = Gate(ToolFilter(), SchemaCheck("schema"))
+    assert (
+        lenient.upstream_says(listed(odd, GOOD), Exchange(b"1", "tools/list", version="2025-11-25"))
+        is FORWARD
+    )

@@ -5,6 +5,8 @@ Read once and kept, so that a filter is a view (`catalog.view`) and not another 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct, structs
 
@@ -25,6 +27,10 @@ from penstock.wire.mcp.replies import printable
 NO_TOOLS = b'{"tools":[]}'
 
 _decode_text = msgspec.json.Decoder(str).decode
+
+ListCheck = Callable[[bytes, object], dict[int, str]]
+"""What is wrong with a page of a tool list in a protocol version, by the places of the entries. Raises
+BadToolList where it is the page itself."""
 
 
 class BadToolList(ValueError):
@@ -58,14 +64,15 @@ def frozen_to(found: UpstreamTools, first: UpstreamTools) -> UpstreamTools:
     return structs.replace(found, known=frozenset(tool.name for tool in first.tools))
 
 
-def read_tools(pages: list[bytes]) -> UpstreamTools:
-    """The tools in `pages`, the results of tools/list in order. Raises BadToolList."""
+def read_tools(pages: list[bytes], check: ListCheck | None = None, version: object = None) -> UpstreamTools:
+    """The tools in `pages`, the results of tools/list in order. `check` is asked about each page as well, in
+    the protocol version that it came in. Raises BadToolList."""
     tools: list[Tool] = []
     warnings: list[str] = []
     seen: set[str] = set()
-    for raw in (entry for page in pages for entry in _entries(page)):
+    for raw, fault in (entry for page in pages for entry in _entries(page, check, version)):
         try:
-            tool = _read_tool(raw)
+            tool = read_tool(raw, fault)
         except BadToolList as why:
             warnings.append(str(why))
             continue
@@ -76,17 +83,20 @@ def read_tools(pages: list[bytes]) -> UpstreamTools:
     return UpstreamTools(pages[0], tuple(tools), tuple(warnings), len(pages) == 1)
 
 
-def _entries(page: bytes) -> list[bytes]:
+def _entries(page: bytes, check: ListCheck | None, version: object) -> list[tuple[bytes, str | None]]:
+    """The entries of a page, each with what `check` has against it."""
     try:
-        return elements(members(page)["tools"])
+        entries = elements(members(page)["tools"])
     except KeyError:
         raise BadToolList("its tool list has no tools member") from None
     except (Ambiguous, NotJson, NotAnObject, NotAnArray):
         raise BadToolList("its tool list cannot be read") from None
+    faults = check(page, version) if check is not None else {}
+    return [(raw, faults.get(place)) for place, raw in enumerate(entries)]
 
 
-def _read_tool(raw: bytes) -> Tool:
-    """One entry of the list; BadToolList when it is no tool."""
+def read_tool(raw: bytes, fault: str | None = None) -> Tool:
+    """One entry of the list; BadToolList when it is no tool, or when somebody else has found a `fault`."""
     try:
         entry = members(raw)
         name = _decode_text(entry["name"])
@@ -101,7 +111,7 @@ def _read_tool(raw: bytes) -> Tool:
             f'the tool "{printable(name)}" is left out: '
             f"a name has 1 to {limits.NAME_LENGTH} visible characters"
         )
-    fault = _maybe_fault(entry)
+    fault = _maybe_fault(entry) or fault
     if fault is not None:
         raise BadToolList(f'the tool "{printable(name)}" is left out: {fault}')
     return Tool(name, raw, tool_tokens(entry), _is_read_only(entry))
