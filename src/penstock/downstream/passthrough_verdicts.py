@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.downstream.passthrough_response import PassthroughResponse
     from penstock.gate.session_table import TrackedSession
 
-_REQUEST, _RESPONSE = Kind.REQUEST, Kind.RESPONSE
+_REQUEST, _RESPONSE, _NOTIFICATION = Kind.REQUEST, Kind.RESPONSE, Kind.NOTIFICATION
 
 Then = Callable[[bytes | None], None]
 """Gets what may pass, None when nothing may."""
@@ -26,7 +26,9 @@ def judge(response: PassthroughResponse, message: Message | Batch, raw: bytes, t
         _judge_batch(response, message, then)
         return
     gate = response.passthrough.gate
-    if gate.keeps_requests or message.kind is not _RESPONSE or response.message is None:
+    if gate.keeps_requests or (
+        message.kind is not _NOTIFICATION and (message.kind is not _RESPONSE or response.message is None)
+    ):
         exchange = _exchange_of(response, message)
     else:
         exchange = response.exchange

@@ -88,6 +88,7 @@ class Batch(Struct, frozen=True, gc=False):
 
 _BLANK = b" \t\r\n"
 _OPEN_BRACE = ord("{")
+_NOTICE = b'{"jsonrpc":"2.0","method":"'
 _ID_STARTS = frozenset(b'"-0123456789'[i : i + 1] for i in range(12))
 _SOLE_ID_BYTES = 64 * 1024
 _decode_text = msgspec.json.Decoder(str).decode
@@ -136,6 +137,8 @@ def read_upstream_message(raw: bytes) -> Message | Batch:
     if len(raw) > plain.COPIED_BYTES:
         return _read_large(raw)
     if is_sound(raw):
+        if raw.startswith(_NOTICE):  # else one that is raised in vain costs more than all the rest
+            return _read_unasked(raw)
         try:
             answer = plain.decode_result(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
