@@ -21,6 +21,7 @@ ALLOWED = {
     "downstream": {"relay", "gate", "policy", "wire", "net"},
     "upstream": {"relay", "gate", "policy", "wire", "net"},
     "observe": {"relay", "gate", "policy", "wire", "net", "state"},
+    "learn": {"observe", "relay", "gate", "policy", "wire", "state"},
     "effects": {"relay", "gate", "policy", "wire", "net", "state"},
     "fleet": {"downstream", "relay", "gate", "policy", "wire", "net", "state"},
     "clients": {"config", "policy", "wire"},

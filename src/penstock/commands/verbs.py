@@ -36,6 +36,7 @@ class Command(Protocol):
 
 _SEEING = "what happened"
 _AGAIN = "with a recording"
+_LEARNING = "what recordings teach"
 
 VERBS: dict[str, Verb] = {
     "tools": Verb(
@@ -65,6 +66,8 @@ VERBS: dict[str, Verb] = {
     "verify": Verb(_AGAIN, "whether an upstream still answers as recorded", "verify", takes_file=True),
     "backtest": Verb(_AGAIN, "what other rules would have done, offline", "backtest"),
     "export": Verb(_AGAIN, "a recording as HAR or OTLP, for other tools", "export"),
+    "baseline": Verb(_LEARNING, "what is usual, kept as digests and counts", "baseline"),
+    "anomalies": Verb(_LEARNING, "which sessions are unusual, and why", "anomalies"),
     "mask": Verb(_AGAIN, "a copy of a recording without its secrets", "mask"),
 }
 

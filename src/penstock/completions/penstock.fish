@@ -50,8 +50,8 @@ function _shtab_penstock_using
   test "$_shtab_penstock_cmdpath" = "$argv"
 end
 
-set -g _shtab_penstock_commands tools check rules clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export mask
-set -g _shtab_penstock_opts_with_value --against --allow --allow-host --allow-origin --as --audit --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --header --header-from --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --only --order --otel --pace --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --webhook
+set -g _shtab_penstock_commands tools check rules clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask
+set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --group-by --header --header-from --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --only --order --otel --out --pace --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --watch --webhook
 
 complete -c penstock -e
 complete -c penstock -f
@@ -307,6 +307,17 @@ complete -c penstock -n '_shtab_penstock_using backtest' -l format -xka "text js
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a export -d 'Write a recording as an HTTP archive (HAR 1.2, one entry for each request), or its spans as OTLP JSON. Secrets in spans are masked; in a HAR they are as recorded: mask it first.'
 complete -c penstock -n '_shtab_penstock_using export' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using export' -l to -xka "har otlp" -d 'the format'
+complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a baseline -d 'Learn what is usual from recordings: which tools, places, shapes, sizes, rates, errors, orders and hours. The file holds digests and counts, and nothing that was said. Sessions in which something was refused are left out, and so are those that an alert names.'
+complete -c penstock -n '_shtab_penstock_using baseline' -s h -l help -d 'show this help message and exit'
+complete -c penstock -n '_shtab_penstock_using baseline' -l out -x -d 'the baseline; it is written anew'
+complete -c penstock -n '_shtab_penstock_using baseline' -l group-by -xka "client_name" -d 'learn for each of these on its own'
+complete -c penstock -n '_shtab_penstock_using baseline' -l alerts -x -d 'alerts of before: their sessions are not learned from'
+complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a anomalies -d 'Say which recorded sessions are unusual by a baseline, and why, in words that can be checked against the recording: `penstock why RECORDING NUMBER` shows the message. Exit 3 when there are alerts.'
+complete -c penstock -n '_shtab_penstock_using anomalies' -s h -l help -d 'show this help message and exit'
+complete -c penstock -n '_shtab_penstock_using anomalies' -l baseline -x -d 'what penstock baseline has written'
+complete -c penstock -n '_shtab_penstock_using anomalies' -l budget -x -d 'usual sessions that may raise an alert; default 1/500'
+complete -c penstock -n '_shtab_penstock_using anomalies' -l watch -x -d 'only these kinds, with commas between'
+complete -c penstock -n '_shtab_penstock_using anomalies' -l format -xka "text json" -d 'sentences, or a JSON line for each alert'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a mask -d 'Copy a recording with its secrets masked: by the names of members, by what keys and tokens look like, and by what the mask section of a configuration says.'
 complete -c penstock -n '_shtab_penstock_using mask' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using mask' -l config -x -d 'a configuration with a mask section'

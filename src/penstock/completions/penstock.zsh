@@ -10,8 +10,10 @@
 
 _shtab_penstock_commands() {
   local _commands=(
+    anomalies:'Say which recorded sessions are unusual by a baseline, and why, in words that can be checked against the recording: `penstock why RECORDING NUMBER` shows the message. Exit 3 when there are alerts.'
     audit:'query: the entries that a filter finds, as JSON lines. verify: whether the chain of entries holds, over rotated files too; exit 3 and the first fault if not. head: where the chain stands, for --expect another day.'
     backtest:'Say what the rules of a configuration would have done to a recording: which messages they would have blocked, passed or changed otherwise. The recorded clock drives limits, ages and caches; no socket is opened and nothing is started. Exit 3 when something would have differed.'
+    baseline:'Learn what is usual from recordings: which tools, places, shapes, sizes, rates, errors, orders and hours. The file holds digests and counts, and nothing that was said. Sessions in which something was refused are left out, and so are those that an alert names.'
     check:'Say whether a configuration file is right: every fault with its line and a hint, or, if it is, what it will do, in plain words.'
     clients:'Show the MCP servers that the AI clients on this machine start, and which of them are behind Penstock. Nothing is changed.'
     completion:'Print the completions of a shell. For bash: source <(penstock completion bash)'
@@ -79,6 +81,18 @@ _shtab_penstock_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_penstock_defaults_added=0
 
+_shtab_penstock_anomalies_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--baseline[what penstock baseline has written]:FILE:"
+  "--budget[usual sessions that may raise an alert\; default 1\/500]:budget:"
+  "--watch[only these kinds, with commas between]:KINDS:"
+  "--format[sentences, or a JSON line for each alert]:format:(text json)"
+  "(*):recordings to look at:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_penstock_anomalies_defaults_added=0
+
 _shtab_penstock_audit_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--key-file[the key, where the audit was made with one]:K:"
@@ -102,6 +116,17 @@ _shtab_penstock_backtest_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_penstock_backtest_defaults_added=0
+
+_shtab_penstock_baseline_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--out[the baseline\; it is written anew]:FILE:"
+  "--group-by[learn for each of these on its own]:group_by:(client_name)"
+  "--alerts[alerts of before\: their sessions are not learned from]:FILE:"
+  "(*):recordings to learn from:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_penstock_baseline_defaults_added=0
 
 _shtab_penstock_check_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -422,8 +447,10 @@ _shtab_penstock() {
       (( CURRENT += 1 ))
       curcontext="${curcontext%:*:*}:_shtab_penstock-$line[1]:"
       case $line[1] in
+        anomalies) _arguments -C -s $_shtab_penstock_anomalies_options ;;
         audit) _arguments -C -s $_shtab_penstock_audit_options ;;
         backtest) _arguments -C -s $_shtab_penstock_backtest_options ;;
+        baseline) _arguments -C -s $_shtab_penstock_baseline_options ;;
         check) _arguments -C -s $_shtab_penstock_check_options ;;
         clients) _arguments -C -s $_shtab_penstock_clients_options ;;
         completion) _arguments -C -s $_shtab_penstock_completion_options ;;

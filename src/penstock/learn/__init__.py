@@ -1,0 +1,1 @@
+"""What recordings teach: what is usual, which rules would fit, which rule set does better. Lazy."""

@@ -1,0 +1,94 @@
+"""What of a session is learned from: calls of tools, and how they were answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from penstock.observe.progress import Progress, size_of
+from penstock.observe.reader import RecordingReader
+from penstock.observe.record import Record
+from penstock.observe.rows import MessageRow, Rows
+from penstock.observe.values import maybe_value
+
+CALL = "tools/call"
+STOPPED = frozenset({"deny", "block", "drop", "refuse"})
+
+
+class Event(Struct):
+    """One call of a tool, or the answer to one."""
+
+    session: str
+    client: str
+    time: float
+    index: int  # of the message, in its recording
+    tool: str
+    is_answer: bool = False
+    arguments: Any = None  # of a call
+    size: int = 0  # of the arguments, in bytes
+    is_error: bool = False  # of an answer
+    is_stopped: bool = False  # some rule or filter refused it
+
+
+def event_of_row(row: MessageRow) -> Event | None:
+    """What a recorded message tells; None when it is neither call nor answer."""
+    line = row.line
+    if line.lost is not None or row.method != CALL:
+        return None
+    is_stopped = line.verdict in STOPPED
+    if line.kind == "response":
+        if line.sender == "client":
+            return None
+        return Event(line.s, row.client, line.t, line.i, row.tool, True, None, 0, row.is_error, is_stopped)
+    if line.kind != "request" or line.sender != "client":
+        return None
+    arguments, size = _arguments(maybe_value(row.message.params), len(line.raw))
+    return Event(line.s, row.client, line.t, line.i, row.tool, False, arguments, size, False, is_stopped)
+
+
+def event_of_record(record: Record) -> Event | None:
+    """The same of a message that comes by."""
+    if record.method != CALL or record.kind not in ("request", "response"):
+        return None
+    is_answer = record.kind == "response"
+    if is_answer == (record.sender == "client"):
+        return None
+    session = record.session
+    client = session.client_name or ""
+    is_stopped = record.verdict in STOPPED
+    asked = record.request if is_answer else record
+    tool = (asked.tool if asked is not None else None) or ""
+    if is_answer:
+        is_error = b'"error"' in record.raw[:64] or b'"isError":true' in record.raw
+        return Event(
+            session.id, client, record.received, record.index, tool, True, None, 0, is_error, is_stopped
+        )
+    whole = maybe_value(record.raw)
+    arguments, size = _arguments(whole.get("params") if isinstance(whole, dict) else None, len(record.raw))
+    if not tool and isinstance(whole, dict) and isinstance(whole.get("params"), dict):
+        tool = str(whole["params"].get("name", ""))
+    return Event(
+        session.id, client, record.received, record.index, tool, False, arguments, size, False, is_stopped
+    )
+
+
+def _arguments(params: Any, size: int) -> tuple[Any, int]:
+    return (params.get("arguments") if isinstance(params, dict) else None), size
+
+
+def read_events(files: Iterable[str], each: Callable[[MessageRow], None] | None = None) -> Iterator[Event]:
+    """The events of recordings, in order. A session of one file is none of another's. Raises Unreadable."""
+    paths = list(files)
+    progress = Progress("messages", size_of(paths))
+    for number, path in enumerate(paths):
+        for row in Rows().all(RecordingReader(path, progress.add)):
+            if each is not None:
+                each(row)
+            event = event_of_row(row)
+            if event is not None:
+                if number:
+                    event.session = f"{event.session}#{number}"
+                yield event
+    progress.end()

@@ -1,0 +1,221 @@
+"""How unusual a session is, kind by kind: a number that only grows while the session goes on.
+
+So what is true of a whole session holds for its beginning too: a session that still goes on is never called
+more unusual than it will be in the end.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from penstock.learn.events import Event
+from penstock.policy.learned.baseline import BUCKETS, KINDS, TABLE, Model, place_digest
+from penstock.policy.learned.features import digest64, places_in, shape_of
+
+_WINDOW = 60.0
+_SUBJECTS = 1_000  # of one session; what comes beyond is not counted any more
+
+
+class Finding(Struct):
+    """What made a session more unusual."""
+
+    kind: str
+    subject: str  # one alert a session and subject
+    why: str
+    index: int  # the message
+    time: float
+
+
+class SessionScores(Struct):
+    """The state of one session."""
+
+    scores: dict[str, float] = field(default_factory=dict)
+    subjects: set[str] = field(default_factory=set)
+    recent: deque[float] = field(default_factory=deque)
+    last_tool: str = ""
+    errors: int = 0
+    spread: dict[str, set[int]] = field(default_factory=dict)
+    client: str = ""
+    last_time: float = 0.0
+    is_tainted: bool = False  # something was refused, or told of: nothing is learned from it
+
+
+def bucket_of(size: int) -> int:
+    """The power of two that a size is below."""
+    return min(size.bit_length(), BUCKETS - 1)
+
+
+def learn(model: Model, event: Event, state: SessionScores) -> None:
+    """Takes one event of a usual session into the tables."""
+    if event.is_answer:
+        return
+    tool = event.tool
+    key = digest64(tool)
+    model.calls += 1
+    if key in model.tools or _has_room(model, "tool", model.tools):
+        model.tools[key] = model.tools.get(key, 0) + 1
+        sizes = model.sizes.setdefault(key, [0] * BUCKETS)
+        sizes[bucket_of(event.size)] += 1
+    for place in places_in(event.arguments):
+        found = place_digest(tool, place)
+        if found not in model.places and _has_room(model, "place", model.places):
+            model.places.add(found)
+            kind = digest64(tool, place.path, place.kind)
+            model.place_counts[kind] = model.place_counts.get(kind, 0) + 1
+    shape = digest64(tool, shape_of(event.arguments))
+    if shape not in model.shapes and _has_room(model, "shape", model.shapes):
+        model.shapes.add(shape)
+    pair = digest64(state.last_tool, tool)
+    if pair in model.pairs or _has_room(model, "sequence", model.pairs):
+        model.pairs[pair] = model.pairs.get(pair, 0) + 1
+    model.hours[_hour(event.time)] += 1
+    state.last_tool = tool
+
+
+def _has_room(model: Model, kind: str, table: dict[int, int] | set[int]) -> bool:
+    if len(table) < TABLE:
+        return True
+    model.full.add(kind)
+    return False
+
+
+def score(model: Model, event: Event, state: SessionScores) -> list[Finding]:
+    """What one more event makes more unusual; the scores are those after it."""
+    state.last_time = event.time
+    state.is_tainted = state.is_tainted or event.is_stopped
+    if event.is_answer:
+        return list(_score_answer(model, event, state))
+    found = [
+        *_score_novelty(model, event, state),
+        *_score_size(model, event, state),
+        *_score_rate(model, event, state),
+        *_score_sequence(model, event, state),
+        *_score_hour(model, event, state),
+    ]
+    state.last_tool = event.tool
+    return found
+
+
+def _raise(state: SessionScores, kind: str, value: float) -> bool:
+    if value <= state.scores.get(kind, 0.0):
+        return False
+    state.scores[kind] = value
+    return True
+
+
+def _is_first(state: SessionScores, subject: str) -> bool:
+    if subject in state.subjects or len(state.subjects) >= _SUBJECTS:
+        return False
+    state.subjects.add(subject)
+    return True
+
+
+def _never(model: Model, more: str = "") -> str:
+    return f"never in {model.sessions:,} sessions ({model.calls:,} calls{more})"
+
+
+def _score_novelty(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
+    tool = event.tool
+    if model.is_new_tool(tool) and _is_first(state, f"tool {tool}"):
+        state.scores["tool"] = state.scores.get("tool", 0.0) + 1
+        yield Finding("tool", f"tool {tool}", f"tool {tool}, {_never(model)}", event.index, event.time)
+    for place in places_in(event.arguments):
+        seen = state.spread.setdefault(place.kind, set())
+        if len(seen) < _SUBJECTS:
+            seen.add(digest64(place.text))
+        if _raise(state, "spread", float(len(seen))):
+            words = f"{len(seen)} different {_plural(place.kind)} in one session"
+            most = max(model.calibration.get("spread") or [0.0])
+            words += f"; the most in {len(model.calibration.get('spread', ())):,} others was {most:.0f}"
+            yield Finding("spread", f"spread {place.kind}", words, event.index, event.time)
+        subject = f"place {tool} {place.path} {place.kind} {place.text}"
+        if model.is_new_place(tool, place) and _is_first(state, subject):
+            state.scores["place"] = state.scores.get("place", 0.0) + 1
+            known = model.place_counts.get(digest64(tool, place.path, place.kind), 0)
+            more = f", {known:,} {_plural(place.kind) if known != 1 else place.kind}"
+            words = f"{tool} {place.path}: {place.kind} {place.text}, {_never(model, more)}"
+            yield Finding("place", subject, words, event.index, event.time)
+    shape = shape_of(event.arguments)
+    subject = f"shape {tool} {digest64(shape)}"
+    if model.is_new_shape(tool, shape) and _is_first(state, subject):
+        state.scores["shape"] = state.scores.get("shape", 0.0) + 1
+        names = ", ".join(sorted(event.arguments)[:8]) if isinstance(event.arguments, dict) else "none"
+        words = f"{tool}: arguments of this shape ({names}), {_never(model)}"
+        yield Finding("shape", subject, words, event.index, event.time)
+
+
+def _score_size(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
+    sizes = model.sizes.get(digest64(event.tool))
+    if sizes is None:
+        return
+    most = max(number for number, count in enumerate(sizes) if count)
+    if _raise(state, "size", math.log2(max(event.size, 1)) - most + 1):
+        words = (
+            f"{event.tool}: a call of {event.size:,} bytes; all {sum(sizes):,} known are below {1 << most:,}"
+        )
+        yield Finding("size", f"size {event.tool}", words, event.index, event.time)
+
+
+def _score_rate(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
+    recent = state.recent
+    recent.append(event.time)
+    while recent[0] < event.time - _WINDOW or len(recent) > 10 * _SUBJECTS:
+        recent.popleft()
+    if _raise(state, "rate", float(len(recent))):
+        most = max(model.calibration.get("rate") or [0.0])
+        words = (
+            f"{len(recent):,} calls within a minute; the most in {_calibrated(model, 'rate')} was {most:.0f}"
+        )
+        yield Finding("rate", "rate", words, event.index, event.time)
+
+
+def _score_sequence(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
+    if "sequence" in model.full:
+        return
+    before, tool = state.last_tool, event.tool
+    pairs = model.pairs.get(digest64(before, tool), 0)
+    first = model.tools.get(digest64(before), 0) if before else model.sessions
+    surprise = -math.log2((pairs + 0.5) / (first + 0.5 * (len(model.tools) + 1)))
+    if _raise(state, "sequence", surprise):
+        what = f"{tool} after {before}" if before else f"{tool} at the start of a session"
+        words = f"{what}: {pairs:,} times among {first:,} {'calls of ' + before if before else 'sessions'}"
+        yield Finding("sequence", f"sequence {before} {tool}", words, event.index, event.time)
+
+
+def _score_hour(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
+    hour, calls = _hour(event.time), sum(model.hours)
+    if _raise(state, "hour", -math.log2((model.hours[hour] + 1) / (calls + 24))):
+        words = f"a call from {hour:02d}:00 to {hour:02d}:59 UTC: {model.hours[hour]:,} of {calls:,} calls"
+        yield Finding("hour", f"hour {hour}", words, event.index, event.time)
+
+
+def _score_answer(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
+    if not event.is_error:
+        return
+    state.errors += 1
+    if _raise(state, "errors", float(state.errors)):
+        most = max(model.calibration.get("errors") or [0.0])
+        words = f"{state.errors:,} calls failed; the most in {_calibrated(model, 'errors')} was {most:.0f}"
+        yield Finding("errors", "errors", words, event.index, event.time)
+
+
+def _calibrated(model: Model, kind: str) -> str:
+    return f"{len(model.calibration.get(kind, ())):,} sessions"
+
+
+def _hour(when: float) -> int:
+    return time.gmtime(when).tm_hour
+
+
+def _plural(kind: str) -> str:
+    return {"directory": "directories"}.get(kind, f"{kind}s")
+
+
+def no_scores() -> dict[str, float]:
+    """Of a session in which nothing happened."""
+    return dict.fromkeys(KINDS, 0.0)
