@@ -149,7 +149,10 @@ def encode_record(record: Record) -> list[bytes]:
     if record.status:
         head += f',"status":{record.status}'
     session = record.session
-    head += _known.get((session.era, session.client_name)) or _about(session)
+    about = _known.get(session.id)
+    if about is None or about[0] is not session.era or about[1] is not session.client_name:
+        about = _about(session)
+    head += about[2]
     if record.headers:
         kept = kept_headers(record)
         head += f',"headers":{_encode(kept).decode()}' if kept else ""
@@ -177,19 +180,20 @@ def _reasons(why: Why) -> str:
     return out + (f',"code":{why.code}' if why.code else "")
 
 
-_known: dict[tuple[object, str | None], str] = {}
+_About = tuple[object, str | None, str]
+_known: dict[str, _About] = {}
 _MOST_KNOWN = 100
 
 
-def _about(session: Session) -> str:
-    """What a line says of its session. Few are different, so they are remembered."""
+def _about(session: Session) -> _About:
+    """What a line says of its session, remembered with what it was made of."""
     out = f',"era":"{session.era.value}"' if session.era is not None else ""
     if session.client_name:
         out += f',"client":{_text(session.client_name)}'
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
-    _known[session.era, session.client_name] = out
-    return out
+    about = _known[session.id] = session.era, session.client_name, out
+    return about
 
 
 KEPT_HEADERS = frozenset((b"content-type", b"mcp-protocol-version", b"mcp-method", b"mcp-name"))
@@ -214,7 +218,9 @@ def kind_of(record: Record) -> str:
     """What the message is, in the recording's words."""
     if record.kind != "other":
         return record.kind
-    return "batch" if record.raw.lstrip()[:1] == b"[" else "line"
+    if record.raw.lstrip()[:1] == b"[":
+        return "batch"
+    return "line" if record.status is None else "http"  # a body that is no message
 
 
 def member_of(raw: bytes, prefix: bytes, is_sound: bool) -> list[bytes]:

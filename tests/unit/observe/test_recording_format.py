@@ -16,6 +16,7 @@ from records import CALL, answer, record, why
 
 from penstock.observe.reader import RecordingReader, Unreadable, maybe_line
 from penstock.observe.recording import FORMAT, Header, encode_record, header_line, lost_line
+from penstock.wire.mcp.eras import Era
 
 HEADER = header_line(Header(penstock="recording", v=FORMAT, run="r"))
 ODD = [
@@ -144,3 +145,23 @@ def test_losses_are_a_line_of_their_own() -> None:
     assert found is not None
     assert found.lost is not None
     assert json.loads(lost_line(9, 1.0, 3, 7, 9))["lost"] == {"count": 3, "from": 7, "to": 9}
+
+
+def test_a_body_that_is_no_message_is_told_from_a_line() -> None:
+    kinds = [
+        (record(b"<html>", kind="other", status=401), "http"),
+        (record(b"noise", kind="other"), "line"),
+        (record(b" [1]", kind="other", status=400), "batch"),
+    ]
+    for told, kind in kinds:
+        assert json.loads(b"".join(encode_record(told)))["kind"] == kind
+
+
+def test_what_a_line_says_of_its_session_is_what_the_session_is_now() -> None:
+    told = record()
+    told.session.era, told.session.client_name = None, None
+    before = json.loads(b"".join(encode_record(told)))
+    told.session.era, told.session.client_name = Era.MODERN, "late"
+    after = json.loads(b"".join(encode_record(told)))
+    assert "era" not in before
+    assert (after["era"], after["client"]) == (Era.MODERN.value, "late")
