@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.catalog_summary import say_catalog
-from penstock.config.model import ProxyConfig, UrlUpstream
+from penstock.config.model import ProxyConfig, SeveralUpstreams, UrlUpstream
 from penstock.downstream.legacy_http import LegacyDoor
 from penstock.downstream.mcp_head import Door, read_head
 from penstock.downstream.modern_http import ModernDoor
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
     from penstock.gate.record import Observer
     from penstock.open_fleet import Fleet
+    from penstock.open_several import Several
     from penstock.upstream.watch import UpstreamWatch
 
 log = logging.getLogger("penstock")
@@ -61,19 +62,26 @@ class Endpoint:
         on_lost: Callable[[PenstockError], None],
         prefix: bytes = b"",
         fleet: Fleet | None = None,
+        several: Several | None = None,
     ) -> None:
         """`on_lost` hears when nobody can be served here any more. `prefix` comes before the paths of the
-        doors, such as `/team` for `/team/mcp`."""
+        doors, such as `/team` for `/team/mcp`. `several`: what clients see here of
+        several upstreams, where another endpoint shares them."""
         self._config = config
         self._warden = warden
         self._on_lost = on_lost
         self._prefix = prefix
         self._is_lost = False
+        self.several: Several | None = None
+        if isinstance(config.upstream, SeveralUpstreams):
+            from penstock.open_several import open_shared
+
+            self.several = several or open_shared(config, warden)
         self.live_rules = open_live_rules(config, reread, warden, list(observers), fleet)
         self._opened = open_gate(config, self.live_rules, observers)
         self._lists = KeptLists(self._learn)
         self._lists.is_refreshed = config.refreshes_tools
-        self._catalogs = Catalogs(config.choice, self._lists, self._say)
+        self._catalogs = Catalogs(config.relayed, self._lists, self._say)
         self._sessions = Sessions(idle_seconds=config.session_idle_seconds)
         self._pool = LinkPool(
             self._open_link,
@@ -110,6 +118,9 @@ class Endpoint:
         """Learns what the upstream is and which tools it has. Raises UpstreamError; with `reconnect`, waits
         for one that is not there, and calls `on_wait` when it does."""
         self._state.move(State.CONNECTING)
+        if self.several is not None:
+            self.several.meet(self._on_lost, lambda: self._state.move(State.CONNECTED))
+            return
         for seconds in waits():
             try:
                 await self._meet_once()
@@ -173,7 +184,8 @@ class Endpoint:
 
     def start(self) -> None:
         """The upstream is there and clients may come: begins to look after it and after the rules' file."""
-        self._state.move(State.CONNECTED)
+        if self.several is None:
+            self._state.move(State.CONNECTED)
         if isinstance(self._config.upstream, UrlUpstream):
             from penstock.upstream.watch import UpstreamWatch
 
@@ -185,11 +197,15 @@ class Endpoint:
             self.live_rules.start()
 
     def _open_shared(self) -> UpstreamLink:
+        if self.several is not None:
+            return self.several.open_link()
         # One that is opened anew is asked for its tools again, so that people hear when they have changed.
         is_url = isinstance(self._config.upstream, UrlUpstream)
         return open_upstream(self._config, self._warden, restarts=is_url)
 
     def _open_link(self) -> UpstreamLink:
+        if self.several is not None:
+            return self.several.open_link()
         return open_upstream(self._config, self._warden)
 
     # --- the doors ---------------------------------------------------------------------------------------
@@ -317,6 +333,8 @@ class Endpoint:
         if self._client is not None:
             await self._client.close()
         await self._pool.closed()
+        if self.several is not None:
+            await self.several.close()
         if self.live_rules is not None:
             await self.live_rules.close()
 

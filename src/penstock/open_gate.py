@@ -34,11 +34,11 @@ def open_gate(
 ) -> OpenGate:
     """The gate that `config` asks for."""
     schema = SchemaCheck(config.validate) if config.validate is not None else None
-    gate = Gate(config.choice, schema)
+    gate = Gate(config.relayed, schema)
     if live_rules is not None:
         from penstock.gate.ruled import RuledGate
 
-        gate = RuledGate(config.choice, schema, live_rules.rules)
+        gate = RuledGate(config.relayed, schema, live_rules.rules)
     gate.takes_batches = config.batch == "inspect"
     gate.answers_losses = config.on_crash == "answer"
     if live_rules is None and not observers:

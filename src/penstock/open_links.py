@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from penstock import limits
-from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream, SeveralUpstreams
+from penstock.config.model import CommandUpstream, ProxyConfig, ReplayUpstream, SeveralUpstreams, UrlUpstream
 from penstock.errors import ConfigError, ConnectFailed
 from penstock.net.warden import Warden
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
@@ -51,6 +51,10 @@ def open_upstream(
     With `restarts`, one that is lost is looked for or started again, where that was asked for.
     Of the first one people hear what it said last when it is lost: that costs a descriptor.
     """
+    if isinstance(config.upstream, SeveralUpstreams):
+        from penstock.open_several import open_aggregate
+
+        return open_aggregate(config, warden)
     link = _open_link(config, warden, is_first, restarts)
     if config.call_seconds is None:
         return link
@@ -67,8 +71,7 @@ def _open_link(config: ProxyConfig, warden: Warden, is_first: bool, restarts: bo
         from penstock.observe.replay_link import ReplayLink
 
         return ReplayLink(upstream.book, upstream.match, upstream.once, upstream.is_real_time)
-    if isinstance(upstream, SeveralUpstreams):
-        raise ConfigError("Several servers cannot be served yet", "Pick one with --server NAME")
+    assert isinstance(upstream, UrlUpstream)
     from penstock.net.http_client import HttpClient
     from penstock.upstream.detect_transport import HttpUpstream
 
@@ -88,6 +91,7 @@ def _open_link(config: ProxyConfig, warden: Warden, is_first: bool, restarts: bo
         list(upstream.headers),
         connect_seconds=config.connect_seconds,
         reconnect=upstream.reconnect and restarts,
+        renews=upstream.renews,
     )
 
 

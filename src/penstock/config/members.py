@@ -124,7 +124,7 @@ class MembersReading:
         if isinstance(upstream, CommandUpstream):
             upstream = structs.replace(upstream, inherits=bool(server.get("inherit_env")), reconnect=False)
         else:
-            upstream = structs.replace(upstream, reconnect=False)
+            upstream = structs.replace(upstream, reconnect=False, renews=True)
         return Member(
             terms,
             upstream,

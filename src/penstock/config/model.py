@@ -53,6 +53,7 @@ class UrlUpstream(Struct, frozen=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
     reconnect: bool = False  # when it is lost
     passes_cookies: bool = False  # between it and clients over HTTP
+    renews: bool = False  # begin a session again that it has forgotten
 
 
 class ReplayUpstream(Struct, frozen=True):
@@ -119,6 +120,11 @@ class ProxyConfig(Struct, frozen=True):
     def reconnects(self) -> bool:
         """Whether a lost upstream is looked for, or started, again."""
         return isinstance(self.upstream, CommandUpstream | UrlUpstream) and self.upstream.reconnect
+
+    @property
+    def relayed(self) -> ToolFilter:
+        """What relays filter: nothing where several upstreams are one, whose own table lists and gates."""
+        return ToolFilter() if isinstance(self.upstream, SeveralUpstreams) else self.choice
 
     @property
     def first_seconds(self) -> float:

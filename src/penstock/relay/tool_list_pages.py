@@ -1,4 +1,4 @@
-"""Asking an upstream for every page of its tool list."""
+"""Asking an upstream for every page of its tool list, or of another."""
 
 from __future__ import annotations
 
@@ -55,12 +55,15 @@ def maybe_error_text(error: bytes | Raw) -> str:
 
 
 class ToolListPages:
-    """One walk through the pages of tools/list. It does no I/O: it says what to send and takes answers."""
+    """One walk through the pages of a list. It does no I/O: it says what to send and takes answers."""
 
-    def __init__(self, meta: bytes | None, error_means_none: bool = False) -> None:
+    def __init__(
+        self, meta: bytes | None, error_means_none: bool = False, method: str = "tools/list"
+    ) -> None:
         """`meta` is the `_meta` that a modern request must carry. With `error_means_none`, an upstream that
         answers with an error is one without tools, whatever the error."""
         self._meta = meta
+        self._method = method
         self._error_means_none = error_means_none
         self._id_token = b""
         self._cursors: set[bytes] = set()
@@ -126,4 +129,4 @@ class ToolListPages:
             parts.append(b'"cursor":' + cursor)
         if self._meta is not None:
             parts.append(b'"_meta":' + self._meta)
-        return own_request(self._id_token, "tools/list", b"{%b}" % b",".join(parts))
+        return own_request(self._id_token, self._method, b"{%b}" % b",".join(parts))

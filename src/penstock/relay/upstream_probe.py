@@ -37,7 +37,7 @@ log = logging.getLogger("penstock")
 
 _CLIENT = {"name": "penstock", "version": __version__}
 
-_CAPABILITIES: dict[str, object] = {
+CAPABILITIES: dict[str, object] = {
     "roots": {"listChanged": True},
     "sampling": {"context": {}, "tools": {}},
     "elicitation": {"form": {}, "url": {}},
@@ -95,7 +95,7 @@ class UpstreamProbe:
                 "initialize",
                 {
                     "protocolVersion": LEGACY_VERSIONS[-1],
-                    "capabilities": _CAPABILITIES,
+                    "capabilities": CAPABILITIES,
                     "clientInfo": _CLIENT,
                 },
             )
@@ -106,7 +106,7 @@ class UpstreamProbe:
             if era is Era.LEGACY:
                 raise NotThisEra("The upstream refused to initialize", bytes(answer.envelope["error"]))
         meta = msgspec.json.encode(
-            {META_VERSION: MODERN_VERSIONS[-1], META_CLIENT: _CLIENT, META_CAPABILITIES: _CAPABILITIES}
+            {META_VERSION: MODERN_VERSIONS[-1], META_CLIENT: _CLIENT, META_CAPABILITIES: CAPABILITIES}
         )
         answer = await self._ask("server/discover", {"_meta": Raw(meta)})
         if "result" not in answer.envelope:

@@ -37,13 +37,16 @@ class HttpUpstream:
         *,
         connect_seconds: float = limits.CONNECT_SECONDS,
         reconnect: bool = False,
+        renews: bool = False,
     ) -> None:
-        """`client` is closed with the link."""
+        """`client` is closed with the link. With `renews`, a session that the upstream has forgotten is begun
+        again, though a lost upstream is not looked for."""
         self._client = client
         self._url = url
         self._headers = headers
         self._connect_seconds = connect_seconds
         self._is_revivable = reconnect
+        self._is_renewable = renews
         self._receiver: UpstreamReceiver | None = None
         self._peer: PeerOfUpstream | None = None
         self._reasons: set[str] = set()
@@ -134,15 +137,26 @@ class HttpUpstream:
         return "its session is closed"
 
     def _new_link(self, kind: str) -> StreamableHttpUpstream | SseUpstream:
-        make = SseUpstream if kind == SSE else StreamableHttpUpstream
-        link = make(
-            self._client,
-            self._url,
-            self._headers,
-            connect_seconds=self._connect_seconds,
-            reconnect=self._is_revivable,
-            on_unsuitable=self._turn,
-        )
+        link: StreamableHttpUpstream | SseUpstream
+        if kind == SSE:
+            link = SseUpstream(
+                self._client,
+                self._url,
+                self._headers,
+                connect_seconds=self._connect_seconds,
+                reconnect=self._is_revivable,
+                on_unsuitable=self._turn,
+            )
+        else:
+            link = StreamableHttpUpstream(
+                self._client,
+                self._url,
+                self._headers,
+                connect_seconds=self._connect_seconds,
+                reconnect=self._is_revivable,
+                renews=self._is_renewable,
+                on_unsuitable=self._turn,
+            )
         link.receiver, link.peer = self._receiver, self._peer
         for reason in self._reasons:
             link.pause(reason)

@@ -50,9 +50,11 @@ class StreamableHttpUpstream:
         *,
         connect_seconds: float = limits.CONNECT_SECONDS,
         reconnect: bool = False,
+        renews: bool = False,
         on_unsuitable: Callable[[str], bool] = lambda why: False,
     ) -> None:
-        """`on_unsuitable` is asked when the first answer shows that this is no such endpoint; True when it
+        """With `renews` a session that the upstream has forgotten is begun again, and nothing else is.
+        `on_unsuitable` is asked when the first answer shows that this is no such endpoint; True when it
         has taken what was not answered to somebody else."""
         self.receiver: UpstreamReceiver | None = None
         self.peer: PeerOfUpstream | None = None
@@ -60,6 +62,7 @@ class StreamableHttpUpstream:
         self._url = url
         self._connect_seconds = connect_seconds
         self._is_revivable = reconnect
+        self._is_renewable = renews
         self._on_unsuitable = on_unsuitable
         self._loop = asyncio.get_running_loop()
         self._session = HttpSession(headers)
@@ -264,6 +267,8 @@ class StreamableHttpUpstream:
             log.info("The upstream is gone: %s.", error.detail, extra=error.for_log)
             if isinstance(error, ConnectFailed):
                 unheard = None  # its client hears at once that the upstream is gone
+        if self._is_renewable and isinstance(error, SessionEnded):
+            self._is_revivable = True
         if self._is_revivable and (self._has_worked or isinstance(error, ConnectFailed)):
             self._is_reviving = True
             self._clear(unheard)
@@ -298,6 +303,8 @@ class StreamableHttpUpstream:
     async def _revive(self) -> None:
         # One that was never there is waited for as long as it takes.
         patience = limits.RECONNECT_SECONDS if self._has_worked else float("inf")
+        if self._is_renewable:
+            self._is_revivable, patience = False, 0.0
         if await revive(self._begin_again, self._connect_seconds, patience):
             self._is_reviving = False
             self._outbox.release()

@@ -1,0 +1,121 @@
+"""One tool list out of several: each tool as its upstream describes it, but for a name that had to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct, structs
+
+from penstock.policy.several.naming import NameLedger
+from penstock.policy.several.terms import MemberTerms
+from penstock.policy.tools.catalog import ToolCatalog, build_catalog
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.wire.json.ambiguity import Ambiguous, NotAnObject, NotJson, members
+from penstock.wire.json.splice import with_value
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Owner(Struct, frozen=True, gc=False):
+    """Whose a name is."""
+
+    member: str
+    own: str  # what its upstream calls it
+    is_renamed: bool
+
+
+class MergedTools(Struct, frozen=True):
+    """What clients see of the tools of several upstreams, and who owns which."""
+
+    catalog: ToolCatalog
+    owners: dict[str, Owner]  # by the name that clients see
+    left_out: tuple[tuple[str, str], ...] = ()  # server and tool: no name was left
+    shown: dict[str, int] = {}  # how many of each server are listed
+    renamed: dict[str, int] = {}  # and how many under another name
+    hidden: dict[str, int] = {}
+
+
+def member_choice(terms: MemberTerms, whole: ToolFilter) -> ToolFilter:
+    """What of a member's tools counts, by its own names: what is denied to all is denied under any name."""
+    return structs.replace(
+        terms.choice,
+        deny=terms.choice.deny + whole.deny,
+        read_only=terms.choice.read_only or whole.read_only,
+    )
+
+
+def merge_tools(
+    known: Iterable[tuple[MemberTerms, ToolCatalog]],
+    ledger: NameLedger,
+    whole: ToolFilter,
+    extras: bytes = b"",
+) -> MergedTools:
+    """The merged list. `known` has each member with its own list, in the order of trust; `extras` are further
+    members of the result, as JSON with a comma before each. Raises BadToolList, ToolListRefused."""
+    entries: list[bytes] = []
+    owners: dict[str, Owner] = {}
+    left_out: list[tuple[str, str]] = []
+    hidden: dict[str, int] = {}
+    for terms, catalog in known:
+        hidden[terms.name] = len(catalog.denied)
+        for tool in catalog.allowed:
+            name = ledger.give(terms, tool.name)
+            if name is None or name in owners:
+                left_out.append((terms.name, tool.name))
+                continue
+            owners[name] = Owner(terms.name, tool.name, name != tool.name)
+            entries.append(tool.raw if name == tool.name else renamed_entry(tool.raw, name))
+    merged = build_catalog([b'{"tools":[%b]%b}' % (b",".join(entries), extras)], whole)
+    allowed = {tool.name for tool in merged.allowed}
+    shown: dict[str, int] = {}
+    renamed: dict[str, int] = {}
+    for name, owner in list(owners.items()):
+        if name not in allowed:
+            hidden[owner.member] = hidden.get(owner.member, 0) + 1
+            del owners[name]
+            continue
+        shown[owner.member] = shown.get(owner.member, 0) + 1
+        if owner.is_renamed:
+            renamed[owner.member] = renamed.get(owner.member, 0) + 1
+    return MergedTools(merged, owners, tuple(left_out), shown, renamed, hidden)
+
+
+def renamed_entry(raw: bytes, name: str) -> bytes:
+    """A tool or prompt under another name, and no other byte changed."""
+    return with_value(raw, members(raw), "name", _encode(name))
+
+
+class MergedPrompts(Struct, frozen=True):
+    """The same for prompts."""
+
+    result: bytes
+    owners: dict[str, Owner]
+
+
+def merge_prompts(
+    known: Iterable[tuple[MemberTerms, list[bytes]]], ledger: NameLedger, extras: bytes = b""
+) -> MergedPrompts:
+    """The merged list of prompts; what has no name is left out."""
+    entries: list[bytes] = []
+    owners: dict[str, Owner] = {}
+    for terms, prompts in known:
+        for raw in prompts:
+            own = maybe_name(raw)
+            name = ledger.give(terms, own) if own is not None else None
+            if own is None or name is None or name in owners:
+                continue
+            owners[name] = Owner(terms.name, own, name != own)
+            entries.append(raw if name == own else renamed_entry(raw, name))
+    return MergedPrompts(b'{"prompts":[%b]%b}' % (b",".join(entries), extras), owners)
+
+
+def maybe_name(raw: bytes) -> str | None:
+    """The name of an entry of a list."""
+    try:
+        return _decode_text(members(raw)["name"])
+    except (Ambiguous, NotJson, NotAnObject, KeyError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+_decode_text = msgspec.json.Decoder(str).decode

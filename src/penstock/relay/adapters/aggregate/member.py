@@ -1,0 +1,97 @@
+"""One of several upstreams: what is known of it, how it is, and when it is looked for again."""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from penstock.errors import UpstreamError
+from penstock.policy.several.greeting import Greeting
+from penstock.policy.several.terms import MemberTerms
+from penstock.policy.several.uri_owner import OwnedUris
+from penstock.relay.contracts import UpstreamLink
+
+FIRST_RETRY_SECONDS = 0.5
+MOST_RETRY_SECONDS = 60.0
+CALM_SECONDS = 60.0  # after so long without a loss, the next one counts as the first
+BREAKER_LOSSES = 5
+
+
+class State(enum.StrEnum):
+    """How an upstream is."""
+
+    STARTING = "starting"
+    READY = "ready"
+    IDLE = "idle"  # not started, and known well enough
+    DOWN = "down"
+    NEEDS_AUTH = "needs-auth"
+
+
+class Known(Struct):
+    """What an upstream has told of itself and its lists."""
+
+    greeting: Greeting
+    pages: list[bytes]  # of tools/list
+    prompts: list[bytes]  # entries of prompts/list
+    list_terms: list[tuple[int | None, str | None]]  # ttlMs and cacheScope of those lists
+    transport: str | None = None
+    has_no_tools: bool = False
+
+    def is_same(self, other: Known) -> bool:
+        """Whether clients would see no difference."""
+        return self.pages == other.pages and self.prompts == other.prompts
+
+
+class Member:
+    """One upstream, for all sessions."""
+
+    def __init__(self, terms: MemberTerms, open_link: Callable[[], UpstreamLink]) -> None:
+        self.terms = terms
+        self.name = terms.name
+        self.open_link = open_link
+        self.state = State.IDLE
+        self.known: Known | None = None
+        self.speaks_modern: bool | None = None  # None: nobody has asked
+        self.resources: dict[str, list[bytes]] = {}  # the last lists that it gave, by method
+        self.uris = OwnedUris()
+        self.error = ""
+        self.losses = 0
+        self.restarts = 0
+        self.links = 0
+        self.retry_at = 0.0
+        self.was_failed = False  # it could not be had since it was last looked for
+        self._calm_since = 0.0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more is to be waited for at the start."""
+        return self.known is not None or self.was_failed
+
+    def greeted(self, now: float) -> None:
+        """It has answered a handshake."""
+        self.state = State.READY
+        self.error = ""
+        self.was_failed = False
+        self._calm_since = now
+        if self.losses:
+            self.restarts += 1
+
+    def lost(self, error: UpstreamError, now: float, wants_credentials: bool) -> float:
+        """It is gone, or was never there; gives back when to look for it again."""
+        if self._calm_since and now - self._calm_since > CALM_SECONDS:
+            self.losses = 0
+        self.state = State.NEEDS_AUTH if wants_credentials else State.DOWN
+        self.error = error.safe_message
+        self.was_failed = True
+        wait = min(FIRST_RETRY_SECONDS * 2**self.losses, MOST_RETRY_SECONDS)
+        self.losses = min(self.losses + 1, 20)
+        self._calm_since = 0.0
+        self.retry_at = now + wait * random.uniform(0.8, 1.0)  # noqa: S311 - spreads attempts, guards nothing
+        return self.retry_at
+
+    def is_out(self, now: float) -> bool:
+        """Whether nothing is sent to it before the next attempt."""
+        return self.state in (State.DOWN, State.NEEDS_AUTH) and now < self.retry_at

@@ -1,0 +1,324 @@
+"""A session's links to several upstreams: how they are opened, in whose words, and when.
+
+Nothing goes anywhere before it is known who is there: what clients say waits for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec import Struct
+
+from penstock import limits
+from penstock.errors import PenstockError, UpstreamError
+from penstock.relay.adapters.aggregate.hub import Hub
+from penstock.relay.adapters.aggregate.member import Member
+from penstock.relay.adapters.aggregate.member_link import LinkOwner, MemberLink
+from penstock.relay.adapters.aggregate.notices import Notices
+from penstock.relay.adapters.aggregate.opening import Opening, own_opening
+from penstock.relay.adapters.aggregate.questions import Questions
+from penstock.relay.adapters.aggregate.resources import Resources
+from penstock.relay.adapters.aggregate.view import View
+from penstock.relay.contracts import LinkFacts, UpstreamReceiver
+from penstock.wire.mcp.eras import Era, maybe_modern_meta
+from penstock.wire.mcp.ids import id_key
+from penstock.wire.mcp.message import INTERNAL_ERROR, METHOD_NOT_FOUND, Kind, Message
+from penstock.wire.mcp.replies import CANCELLED, error_reply, result_reply
+
+log = logging.getLogger("penstock")
+
+_AT_ONCE = frozenset({"ping", "notifications/initialized", "notifications/cancelled", "logging/setLevel"})
+"""What is answered, or understood, before anything is known of any upstream."""
+
+
+class Pending(Struct):
+    """A client's request under way."""
+
+    id_token: bytes
+    method: str
+    link: MemberLink | None = None
+    token: bytes | None = None
+    task: asyncio.Task[None] | None = None  # where every upstream is asked
+
+
+class SessionLinks(LinkOwner):
+    """One session's links to all upstreams of a door."""
+
+    facts = LinkFacts("several")
+
+    def __init__(self, hub: Hub, view: View, *, owns_hub: bool = False) -> None:
+        """With `owns_hub` this session is the only one: its links learn what the upstreams are like."""
+        self.receiver: UpstreamReceiver | None = None
+        self.peer: object = None
+        self.hub = hub
+        self.view = view
+        self.owns_hub = owns_hub
+        self.loop = asyncio.get_running_loop()
+        self.opening: Opening | None = None
+        self.era = Era.LEGACY
+        self.links: dict[str, MemberLink] = {}
+        self.pending: dict[bytes, Pending] = {}
+        self.questions = Questions()
+        self.resources = Resources(lambda: view.members, self.link_for)
+        self.notices = Notices(hub.terms.lists.debounce_seconds, self.say_changed)
+        self.level: bytes | None = None
+        self.subscribed: dict[str, str] = {}  # resources, and whose they are
+        self.held: list[Message] = []
+        self._met: set[str] = set()  # members that there was a link to
+        self._is_modern_refused = False
+        self.is_over = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reasons: set[str] = set()
+        view.on_change.append(self.notices.changed)
+        if owns_hub:
+            hub.look_again = self._reopen
+            hub.on_fatal = self._give_up
+            for member in view.members:
+                if not (member.terms.is_lazy and member.known is not None):
+                    self._new_link(member).open()
+
+    # --- as a link ---------------------------------------------------------------------------------------
+
+    @property
+    def untaken(self) -> int:
+        """Bytes that upstreams have not taken."""
+        return sum(link.untaken for link in self.links.values())
+
+    def pause(self, reason: str) -> None:
+        """Stops reading the upstreams."""
+        self._reasons.add(reason)
+        for link in self.links.values():
+            link.pause(reason)
+
+    def resume(self, reason: str) -> None:
+        """Takes back a reason for not reading them."""
+        self._reasons.discard(reason)
+        for link in self.links.values():
+            link.resume(reason)
+
+    def cork(self) -> None:
+        """Each message is written when it comes: one upstream's are not held up for another's."""
+
+    def uncork(self) -> None:
+        """Nothing was collected."""
+
+    async def connect(self) -> None:
+        """Nothing to wait for: whoever is there shows in the lists."""
+
+    async def stop(self, grace: float = limits.CHILD_GRACE_SECONDS) -> None:
+        """Ends every link."""
+        self.is_over = True
+        self.notices.stop()
+        if self.notices.changed in self.view.on_change:
+            self.view.on_change.remove(self.notices.changed)
+        for task in tuple(self._tasks):
+            task.cancel()
+        links, self.links = list(self.links.values()), {}
+        closing = [link.stop(grace) for link in links]
+        if self.owns_hub:
+            closing.append(self.hub.close())
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    async def close(self) -> None:
+        """The same, for those who do not know what this is."""
+        await self.stop()
+
+    def kill(self) -> None:
+        """Ends every child at once."""
+        for link in self.links.values():
+            link.kill()
+
+    @property
+    def how_it_ended(self) -> str:
+        """The end in words."""
+        return "all of them"
+
+    # --- links to members --------------------------------------------------------------------------------
+
+    def _new_link(self, member: Member) -> MemberLink:
+        link = self.links[member.name] = MemberLink(member, self)
+        link.is_again = member.name in self._met
+        self._met.add(member.name)
+        for reason in self._reasons:
+            link.pause(reason)
+        return link
+
+    def link_for(self, member: Member) -> MemberLink | None:
+        """The link to a member, opened now if need be; None when it is not there."""
+        link = self.links.get(member.name)
+        if link is not None and not link.is_lost:
+            return link
+        if self.is_over or member.is_out(self.loop.time()) or self.hub.is_full:
+            return None
+        link = self._new_link(member)
+        link.greet(self.opening or own_opening(self.era), learns=self.owns_hub)
+        return link
+
+    def watch_idle(self, link: MemberLink) -> None:
+        """Stops a member that nobody has used for as long as it was told to wait for that."""
+        seconds = link.member.terms.idle_seconds
+        if seconds is None or link.is_lost or self.is_over:
+            return
+        due = link.used_at + seconds
+        if self.is_busy(link):
+            due = self.loop.time() + seconds
+        elif self.loop.time() >= due:
+            log.info("%s is stopped: nobody has used it.", link.name)
+            self.links.pop(link.name, None)
+            self.hub.rested(link)
+            return
+        self.loop.call_at(due, self.watch_idle, link)
+
+    def is_busy(self, link: MemberLink) -> bool:
+        """Whether something is under way with a member, or expected of it."""
+        return (
+            link.has_tasks
+            or bool(link.asked)
+            or link.name in self.subscribed.values()
+            or any(pending.link is link for pending in self.pending.values())
+        )
+
+    def _give_up(self, error: PenstockError) -> None:
+        """Nobody can be served any more."""
+        if self.receiver is not None and isinstance(error, UpstreamError) and not self.is_over:
+            self.receiver.upstream_lost(error)
+
+    def _reopen(self, member: Member) -> None:
+        """Looks for a member again that was lost, on behalf of the only session there is."""
+        if self.opening is not None and not self.is_over:
+            self.link_for(member)
+
+    def _open_with(self, message: Message) -> None:
+        """The first request tells the era, and what the client says of itself."""
+        if message.method == "initialize" and "params" in message.envelope and message.params is not None:
+            opening = Opening(Era.LEGACY, bytes(message.envelope["params"]))
+        else:
+            meta = maybe_modern_meta(message.params)
+            opening = own_opening(Era.LEGACY) if meta is None else Opening(Era.MODERN, meta)
+        self.opening, self.era = opening, opening.era
+        self._is_modern_refused = False
+        self.hub.start()
+        if self.owns_hub:
+            for member in self.view.members:
+                self._greet(member, opening)
+        elif opening.era is Era.MODERN:
+            self.start(self._ask_for_modern())
+
+    def _greet(self, member: Member, opening: Opening) -> None:
+        if member.terms.is_lazy and member.known is not None:
+            return
+        link = self.links.get(member.name)
+        if link is None or link.is_lost:
+            link = self._new_link(member)
+        link.greet(opening, learns=True)
+
+    async def _ask_for_modern(self) -> None:
+        settled = asyncio.Event()
+        self.hub.when_settled(settled.set)
+        await settled.wait()
+        if not await self.hub.speaks_modern():
+            self.refuse_modern()
+
+    def refuse_modern(self) -> None:
+        """Not every upstream can be had in the newer era: we are a server of the older one."""
+        if self._is_modern_refused:
+            return
+        self._is_modern_refused = True
+        self.opening = None
+        held, self.held = self.held, []
+        for message in held:
+            if message.kind is Kind.REQUEST:
+                self.fail(message, METHOD_NOT_FOUND, "Method not found")
+        for name, link in list(self.links.items()):
+            if link.opening is not None:  # it has taken the newer era, and a process takes only one
+                del self.links[name]
+                link.member.known = None
+                self.hub.close_link(link)
+                self._new_link(link.member).open()
+
+    # --- from the client ---------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        """Takes one message of the client's."""
+        method = message.method
+        if method is None:
+            self.route(message)
+            return
+        if self.opening is None and message.kind is Kind.REQUEST and method != "ping":
+            if self._is_modern_refused and maybe_modern_meta(message.params) is not None:
+                self.fail(message, METHOD_NOT_FOUND, "Method not found")
+                return
+            self._open_with(message)
+        if (self.held or not self._is_open) and method not in _AT_ONCE:
+            self._hold(message)
+            return
+        self.route(message)
+
+    def route(self, message: Message) -> None:
+        """Sends a message to whom it is for."""
+        raise NotImplementedError
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether enough is known to say who gets what."""
+        if not self.hub.is_settled:
+            return False
+        return self.era is Era.LEGACY or self.owns_hub or self.hub.is_modern is not None
+
+    def _hold(self, message: Message) -> None:
+        self.held.append(message)
+        if len(self.held) == 1:
+            self.hub.when_settled(self._release)
+
+    def _release(self) -> None:
+        if not self._is_open:
+            self.hub.when_modern_known(self._release)
+            return
+        held, self.held = self.held, []
+        for message in held:
+            self.send(message)
+
+    # --- to the client -----------------------------------------------------------------------------------
+
+    def say(self, raw: bytes) -> None:
+        assert self.receiver is not None
+        if not self.is_over:
+            self.receiver.from_upstream(raw)
+
+    def say_changed(self, kind: str) -> None:
+        """Tells the client that a list has changed."""
+        raise NotImplementedError
+
+    def reply(self, message: Message, result: bytes) -> None:
+        assert message.id_token is not None
+        self.say(result_reply(message.id_token, result))
+
+    def fail(self, message: Message, code: int, text: str) -> None:
+        if message.kind is Kind.REQUEST:
+            self.say(error_reply(message.id_token, code, text))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def start_pending(self, message: Message, work: Coroutine[Any, Any, None]) -> None:
+        """Answers a request some time later; until then it can be cancelled."""
+        key = id_key(message.id_token or b"")
+
+        async def run() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                self.fail(message, INTERNAL_ERROR, CANCELLED)
+                raise
+            finally:
+                if self.pending.get(key) is pending:
+                    del self.pending[key]
+
+        pending = self.pending[key] = Pending(message.id_token or b"", message.method or "")
+        pending.task = self.start(run())
