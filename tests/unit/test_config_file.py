@@ -107,8 +107,8 @@ listen: 1
     assert 'tools.read_only must be true or false, not "yes"' in text
     assert 'unknown key "alow" in tools; did you mean "allow"?' in text
     assert 'Invalid address to listen on: "host:99999"' in text
-    assert 'Invalid timeouts.connect: "soon"' in text
-    assert 'Invalid timeouts.tools: "0"; it must be positive' in text
+    assert 'timeouts.connect: invalid duration "soon"; it must be a duration like 30s' in text
+    assert 'timeouts.tools: invalid duration "0"; it must be positive' in text
     assert 'log.level must be one of debug, info, warning, error, not "warn"; did you mean "warning"?' in text
     assert "log.format must be one of text, json, not 7" in text
     assert "validate must be one of schema, strict, not a list" in text

@@ -12,9 +12,9 @@ from penstock.commands.rule_fixtures import read_tests
 from penstock.config.file import ConfigReading, read_bytes
 from penstock.errors import ConfigError, ProtocolError
 from penstock.logs import set_up_log
-from penstock.policy.rules.binder import says
 from penstock.policy.rules.exchange import Context, Direction
 from penstock.policy.rules.interceptor_config import InterceptorConfig
+from penstock.policy.rules.rule_entries import says
 from penstock.policy.rules.rules import Rule, RuleSet
 from penstock.policy.verdict import Answer, Decided, Drop
 from penstock.wire.mcp.message import Kind, Message

@@ -1,15 +1,21 @@
-"""Whether the values of a configuration file are what the table of keys says. Finds all faults at once."""
+"""Whether the values of a configuration file are what the table of keys says. Finds all faults at once.
+
+The table's kinds are readers here; `policy/binder` reads by them, as it reads rules by their annotations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from penstock.config.formats.document import Path
 from penstock.config.keys import INTERCEPTOR, SECTIONS
 from penstock.config.kinds import Key, Kind
-from penstock.config.model import count, file_size, message_size, seconds
+from penstock.config.model import count, file_size, message_size
 from penstock.errors import ConfigError
-from penstock.policy.faults import Fault, did_you_mean, spoken_place
+from penstock.policy.basic_readers import DURATION, FLAG, TEXT, read_integer
+from penstock.policy.binder import Field, Misread, Reader, choice, no_section, read_members, shown
+from penstock.policy.faults import Fault, Place, spoken_place
 from penstock.wire.http.url import parse_listen
 
 Section = dict[str, object]
@@ -22,42 +28,61 @@ class Findings:
         self.all: list[Fault] = []
 
     def add(self, path: Path, message: str, hint: str | None = None) -> None:
-        """Notes a fault."""
-        self.all.append(Fault(path, message, hint))
+        """Notes a fault, in a sentence that says where it is."""
+        self.all.append(Fault(path, message, hint, "whole"))
 
     def add_error(self, path: Path, error: ConfigError) -> None:
         """Notes a fault that somebody else worded in two lines."""
-        detail = error.detail[:1].lower() + error.detail[1:]
-        self.add(path, f"{error.headline}; {detail}" if detail else error.headline)
+        self.add(path, _in_one_line(error))
+
+    def take(self, faults: list[Fault], before: Path = ()) -> None:
+        """Notes what a reader has found in the section to which `before` leads."""
+        for fault in faults:
+            self.add((*before, *fault.path), fault.sentence(before), fault.hint)
+
+
+def _in_one_line(error: ConfigError) -> str:
+    detail = error.detail[:1].lower() + error.detail[1:]
+    return f"{error.headline}; {detail}" if detail else error.headline
 
 
 def check_section(tree: object, section: str, path: Path, findings: Findings) -> Section:
     """What is right in a section: its known keys whose values are of their kind."""
+    faults: list[Fault] = []
+    try:
+        return _read_section(section, tree, path, faults)
+    except Misread as why:
+        faults.append(why.at(path))
+        return {}
+    finally:
+        findings.take(faults)
+
+
+def _read_section(section: str, tree: object, place: Place, faults: list[Fault]) -> Section:
     if tree is None:
         return {}  # a heading with nothing under it
     if not isinstance(tree, dict):
-        findings.add(path, f"{place_of(path)} must be a section with keys, not {_shown(tree)}")
-        return {}
-    keys = {key.name: key for key in SECTIONS[section]}
-    names = [*keys] if section else [*keys, INTERCEPTOR]
-    out: Section = {}
-    for name, value in tree.items():
-        here = (*path, name)
-        if name not in names:
-            where = f"in {place_of(path)}" if path else "in the file"
-            hint = _elsewhere(name, section) or did_you_mean(name, names)
-            findings.add(here, f'unknown key "{name}" {where}', hint)
-        elif name in keys and value is not None:
-            found = _check_value(value, keys[name], here, findings)
-            if found is not None:
-                out[name] = found
-    return out
+        raise no_section(tree)
+    found = read_members(
+        fields_of(section),
+        tree,
+        place,
+        faults,
+        skips_nothing=True,
+        hint_at=(lambda key: None) if section else _elsewhere,
+    )
+    return {name: value for name, value in found.items() if value is not None and name != INTERCEPTOR}
 
 
-def _elsewhere(name: str, section: str) -> str | None:
+@cache
+def fields_of(section: str) -> tuple[Field, ...]:
+    """The fields of a section, by the table of keys."""
+    own = tuple(Field(key.name, _reader(key), meaning=key.meaning) for key in SECTIONS[section])
+    return own if section else (*own, Field(INTERCEPTOR, _ANYTHING, meaning="The rules."))
+
+
+def _elsewhere(name: object) -> str | None:
     """Where a key belongs that stands at the top of the file."""
-    if section:
-        return None
     if name in ("rules", "chain", "method_interceptors", "interceptors", "classes"):
         return f"it belongs under {INTERCEPTOR}: {INTERCEPTOR}: {{{name}: ...}}"
     for home in ("tools", "timeouts", "upstream", "log"):
@@ -66,104 +91,156 @@ def _elsewhere(name: str, section: str) -> str | None:
     return None
 
 
-def _check_value(value: object, key: Key, path: Path, findings: Findings) -> object:
-    """The value as its kind has it, or None with a fault noted."""
-    kind = key.kind
-    if kind is Kind.ANY or (kind is Kind.MESSAGE and isinstance(value, dict | str)):
-        return value
-    if kind is Kind.SECTION and key.choices and isinstance(value, str):
-        first = SECTIONS[key.section][0]
-        word = _check_value(value, first, path, findings)
-        return None if word is None else {first.name: word}
-    if kind is Kind.SECTION:
-        return check_section(value, key.section, path, findings)
-    if kind is Kind.SECTION_MAP and isinstance(value, dict):
-        return {
-            name: check_section(inner, key.section, (*path, name), findings) for name, inner in value.items()
-        }
-    if kind is Kind.SECTIONS and isinstance(value, list):
-        return [
-            check_section(inner, key.section, (*path, position), findings)
-            for position, inner in enumerate(value)
-        ]
-    if kind in (Kind.TEXTS, Kind.TEXT_MAP):
-        return _check_texts(value, key, path, findings)
-    if (kind is Kind.TEXT and isinstance(value, str)) or (kind is Kind.FLAG and isinstance(value, bool)):
-        return value
-    if kind is Kind.CHOICE and isinstance(value, str):
-        if value in key.choices:
-            return value
-        words = ", ".join(key.choices)
-        hint = did_you_mean(value, key.choices)
-        findings.add(path, f'{place_of(path)} must be one of {words}, not "{value}"', hint)
-        return None
-    if kind is Kind.NUMBER and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    if kind is Kind.CODE and isinstance(value, int) and not isinstance(value, bool) and value < 0:
-        return value
-    if kind in _WRITTEN and isinstance(value, str | int) and not isinstance(value, bool):
+# --- the kinds --------------------------------------------------------------------------------------------
+
+
+def _reader(key: Key) -> Reader:
+    if key.kind is Kind.CHOICE:
+        return choice(key.choices)
+    if key.kind in (Kind.SECTION, Kind.SECTION_MAP, Kind.SECTIONS):
+        return _section_reader(key)
+    return _READERS[key.kind]
+
+
+def section_name(section: str) -> str:
+    """What a section is called in the JSON Schema."""
+    return f"section-{section or 'file'}"
+
+
+def _section_reader(key: Key) -> Reader:
+    section = key.section
+    ref: dict[str, object] = {"$ref": f"#/$defs/{section_name(section)}"}
+
+    def of_one(value: object, place: Place, faults: list[Fault]) -> Section:
         try:
-            return _WRITTEN[kind](str(value), place_of(path))
+            return _read_section(section, value, place, faults)
+        except Misread as why:
+            faults.append(why.at(place))
+            return {}
+
+    def with_words(value: object, place: Place, faults: list[Fault]) -> Section:
+        """A word stands for a section with only its first key."""
+        if not isinstance(value, str):
+            return of_one(value, place, faults)
+        first = fields_of(section)[0]
+        return {first.key: first.reader.read(value, place, faults)}
+
+    def of_map(value: object, place: Place, faults: list[Fault]) -> Section:
+        if not isinstance(value, dict):
+            raise _not_of(Kind.SECTION_MAP, value)
+        return {name: of_one(inner, (*place, name), faults) for name, inner in value.items()}
+
+    def of_list(value: object, place: Place, faults: list[Fault]) -> list[Section]:
+        if not isinstance(value, list):
+            raise _not_of(Kind.SECTIONS, value)
+        return [of_one(inner, (*place, number), faults) for number, inner in enumerate(value)]
+
+    if key.kind is Kind.SECTION_MAP:
+        return Reader(of_map, {"type": "object", "additionalProperties": ref})
+    if key.kind is Kind.SECTIONS:
+        return Reader(of_list, {"type": "array", "items": ref})
+    if key.choices:
+        return Reader(with_words, {"anyOf": [ref, {"enum": list(key.choices)}]})
+    return Reader(of_one, ref)
+
+
+def _not_of(kind: Kind, value: object) -> Misread:
+    return Misread(f"must be {kind.value}, not {shown(value)}")
+
+
+def _written(kind: Kind, make: Callable[[str, str], object]) -> Callable[..., object]:
+    """Reads a text or a number that something else is made of."""
+
+    def read(value: object, place: Place, faults: list[Fault]) -> object:
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise _not_of(kind, value)
+        try:
+            return make(str(value), spoken_place(place))
         except ConfigError as error:
-            findings.add_error(path, error)
-            return None
-    expected = f"one of {', '.join(key.choices)}" if kind is Kind.CHOICE else kind.value
-    findings.add(path, f"{place_of(path)} must be {expected}, not {_shown(value)}")
-    return None
+            raise Misread(_in_one_line(error), is_whole=True) from None
+
+    return read
 
 
-_WRITTEN: dict[Kind, Callable[[str, str], object]] = {
-    Kind.DURATION: seconds,
-    Kind.SIZE: message_size,
-    Kind.FILE_SIZE: file_size,
-    Kind.COUNT: count,
-    Kind.WORKERS: lambda text, place: 0 if text == "auto" else count(text, place),
-    Kind.ADDRESS: lambda text, place: parse_listen(text),
-}
-"""Kinds whose values are texts or numbers that something else is made of."""
+def _read_anything(value: object, place: Place, faults: list[Fault]) -> object:
+    return value
 
 
-def _check_texts(value: object, key: Key, path: Path, findings: Findings) -> object:
-    """A list of texts, or names with texts. A whole number is taken for its digits, as in `PORT: 8080`."""
-    if key.kind is Kind.TEXTS and isinstance(value, str):
-        return [value]
-    if key.kind is Kind.TEXTS and isinstance(value, list):
-        texts = [_text(inner, (*path, number), findings) for number, inner in enumerate(value)]
-        return None if None in texts else texts
-    if key.kind is Kind.TEXT_MAP and isinstance(value, dict):
-        named = {name: _text(inner, (*path, name), findings) for name, inner in value.items()}
-        return None if None in named.values() else named
-    findings.add(path, f"{place_of(path)} must be {key.kind.value}, not {_shown(value)}")
-    return None
+def _read_message(value: object, place: Place, faults: list[Fault]) -> object:
+    if not isinstance(value, dict | str):
+        raise _not_of(Kind.MESSAGE, value)
+    return value
 
 
-def _text(value: object, path: Path, findings: Findings) -> str | None:
+def _read_number(value: object, place: Place, faults: list[Fault]) -> int:
+    number = read_integer(value, place, faults)
+    if number < 0:
+        raise _not_of(Kind.NUMBER, value)
+    return number
+
+
+def _read_code(value: object, place: Place, faults: list[Fault]) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value >= 0:
+        raise _not_of(Kind.CODE, value)
+    return value
+
+
+def _read_texts(value: object, place: Place, faults: list[Fault]) -> list[str] | None:
     if isinstance(value, str):
-        return value
+        return [value]
+    if not isinstance(value, list):
+        raise _not_of(Kind.TEXTS, value)
+    texts = [_maybe_text(inner, (*place, number), faults) for number, inner in enumerate(value)]
+    good = [text for text in texts if text is not None]
+    return good if len(good) == len(texts) else None
+
+
+def _read_text_map(value: object, place: Place, faults: list[Fault]) -> dict[str, str] | None:
+    if not isinstance(value, dict):
+        raise _not_of(Kind.TEXT_MAP, value)
+    named = {name: _maybe_text(inner, (*place, name), faults) for name, inner in value.items()}
+    good = {name: text for name, text in named.items() if text is not None}
+    return good if len(good) == len(named) else None
+
+
+def _maybe_text(value: object, place: Place, faults: list[Fault]) -> str | None:
+    """A whole number is taken for its digits, as in `PORT: 8080`."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    findings.add(path, f"{place_of(path)} must be a text, not {_shown(value)}; put it in quotes")
+    if isinstance(value, str):
+        return value
+    faults.append(Fault(place, f"must be a text, not {shown(value)}", "put it in quotes"))
     return None
 
 
-def place_of(path: Path) -> str:
-    """A path as people write it: tools.deny[2]."""
-    return spoken_place(path, "the file")
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return "a section with keys"
-    if isinstance(value, list):
-        return "a list"
-    return (
-        f'"{value}"'
-        if isinstance(value, str) and len(value) <= 40
-        else "a text"
-        if isinstance(value, str)
-        else f"{value}"
-    )
+_TEXT_OR_NUMBER = {"type": ["string", "integer"]}
+_SIZE = {"type": "string", "pattern": r"^\s*[0-9]+\s*(B|kB|KB|KiB|MB|MiB|GB|GiB)?\s*$"}
+_ANYTHING = Reader(_read_anything, {})
+_READERS: dict[Kind, Reader] = {
+    Kind.ANY: _ANYTHING,
+    Kind.TEXT: TEXT,
+    Kind.FLAG: FLAG,
+    Kind.DURATION: DURATION,
+    Kind.MESSAGE: Reader(_read_message, {"type": ["object", "string"]}),
+    Kind.NUMBER: Reader(_read_number, {"type": "integer", "minimum": 0}),
+    Kind.CODE: Reader(_read_code, {"type": "integer", "exclusiveMaximum": 0}),
+    Kind.TEXTS: Reader(
+        _read_texts, {"anyOf": [{"type": "string"}, {"type": "array", "items": _TEXT_OR_NUMBER}]}
+    ),
+    Kind.TEXT_MAP: Reader(_read_text_map, {"type": "object", "additionalProperties": _TEXT_OR_NUMBER}),
+    Kind.COUNT: Reader(_written(Kind.COUNT, count), {"type": "integer", "exclusiveMinimum": 0}),
+    Kind.WORKERS: Reader(
+        _written(Kind.WORKERS, lambda text, place: 0 if text == "auto" else count(text, place)),
+        {"anyOf": [{"enum": ["auto"]}, {"type": "integer", "exclusiveMinimum": 0}]},
+    ),
+    Kind.SIZE: Reader(
+        _written(Kind.SIZE, message_size), {"anyOf": [_SIZE, {"type": "integer", "exclusiveMinimum": 0}]}
+    ),
+    Kind.FILE_SIZE: Reader(
+        _written(Kind.FILE_SIZE, file_size), {"anyOf": [_SIZE, {"type": "integer", "minimum": 4096}]}
+    ),
+    Kind.ADDRESS: Reader(
+        _written(Kind.ADDRESS, lambda text, place: parse_listen(text)),
+        {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0, "maximum": 65535}]},
+    ),
+}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from penstock import limits
-from penstock.config.check import Findings, Section, check_section, place_of
+from penstock.config.check import Findings, Section, check_section
 from penstock.config.formats.document import Document, Path, Unreadable
 from penstock.config.formats.reading import read_document
 from penstock.config.keys import INTERCEPTOR, OBSERVED, SERVER_TABLES, SEVERAL
@@ -206,9 +206,7 @@ class ConfigReading:
 
         with modules_beside(self.path):
             config, faults = build(tree, os.path.realpath)
-        for fault in faults:
-            path = (INTERCEPTOR, *fault.path)
-            self.findings.add(path, f"{place_of(path)}: {fault.message}", fault.hint)
+        self.findings.take(faults, (INTERCEPTOR,))
         return config
 
     # --- tools -------------------------------------------------------------------------------------------

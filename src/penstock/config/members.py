@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec import structs
 
-from penstock.config.check import Section, place_of
+from penstock.config.check import Section
 from penstock.config.formats.document import Path
 from penstock.config.model import CommandUpstream, Member, SeveralUpstreams, UrlUpstream, patterns_in
 from penstock.errors import ConfigError
-from penstock.policy.faults import did_you_mean
+from penstock.policy.faults import did_you_mean, spoken_place
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
 from penstock.policy.several.terms import (
     KNOWN_AS,
@@ -139,7 +139,7 @@ class MembersReading:
         found = cast("list[str]", server["ask"])
         for word in found:
             if word not in QUESTIONS:
-                text = f'{place_of((*path, "ask"))} must be some of {", ".join(QUESTIONS)}, not "{word}"'
+                text = f'{spoken_place((*path, "ask"))} must be some of {", ".join(QUESTIONS)}, not "{word}"'
                 self._findings.add((*path, "ask"), text, did_you_mean(word, QUESTIONS))
         return frozenset(found)
 

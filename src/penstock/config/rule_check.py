@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from penstock.config.check import Findings, place_of
+from penstock.config.check import Findings
 from penstock.config.formats.document import Path
 from penstock.config.keys import INTERCEPTOR
 from penstock.effects.addresses import is_public
 from penstock.errors import ConfigError
-from penstock.policy.faults import did_you_mean
+from penstock.policy.faults import did_you_mean, spoken_place
 from penstock.policy.rules.conditions import All, MethodEquals, MethodIn, flattened
 from penstock.policy.rules.dead_rules import maybe_why_dead
 from penstock.policy.rules.effect_actions import Fork, RunScript, Webhook
@@ -39,7 +39,7 @@ def check_rules(config: InterceptorConfig, findings: Findings) -> None:
 def _check_rule(
     rule: Rule, rules: tuple[Rule, ...], is_fail_fast: bool, path: Path, findings: Findings
 ) -> None:
-    where = place_of(path)
+    where = spoken_place(path)
     for method in _methods(rule):
         hint = _maybe_method(method)
         if hint is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from msgspec import Struct
 
@@ -16,17 +17,31 @@ class Fault(Struct, frozen=True):
     path: Place
     message: str
     hint: str | None = None
+    about: Literal["value", "name", "whole"] = "value"  # the last step's value or its name; or all is said
+
+    def sentence(self, before: Place = ()) -> str:
+        """What is wrong and where; `before` leads to the section that `path` begins in."""
+        place = (*before, *self.path)
+        if self.about == "whole":
+            return self.message
+        if self.about == "name":
+            return f"{self.message} in {spoken_place(place[:-1])}"
+        joint = " " if self.message.startswith(_PREDICATES) else ": "
+        return f"{spoken_place(place)}{joint}{self.message}"
 
     def __str__(self) -> str:
-        return f"{spoken_place(self.path)}: {self.message}" + (f"; {self.hint}" if self.hint else "")
+        return self.sentence() + (f"; {self.hint}" if self.hint else "")
 
 
-def spoken_place(place: Place, root: str = "interceptor") -> str:
-    """A place as people write it: `rules[2].actions[0].block`; `root` stands for the top."""
+_PREDICATES = ("must ", "is ", "needs ", "need ", "nests ", "waits ")
+
+
+def spoken_place(place: Place) -> str:
+    """A place as people write it: `rules[2].actions[0].block`."""
     text = ""
     for step in place:
         text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else step)
-    return text or root
+    return text or "the file"
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str | None:

@@ -13,18 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
+from penstock.policy.binder import READERS, Count, Json, Misread, Number, Reader, Seconds
 from penstock.policy.durations import spoken_duration
-from penstock.policy.rules.binder import (
-    READERS,
-    Count,
-    Json,
-    Misread,
-    Number,
-    Reader,
-    Seconds,
-    read_many,
-    read_one,
-)
 from penstock.policy.rules.cache_action import Cache
 from penstock.policy.rules.effect_actions import Delay, Fork, RunScript, Webhook
 from penstock.policy.rules.effect_contract import ALLOWED, EffectVerdict
@@ -32,6 +22,7 @@ from penstock.policy.rules.json_values import has_names_twice, plain_json, plain
 from penstock.policy.rules.message_parts import Place, member_place
 from penstock.policy.rules.paths import CannotSet, Edit, Path
 from penstock.policy.rules.plugins import Callee
+from penstock.policy.rules.rule_entries import read_many, read_one
 from penstock.policy.rules.rule_run import Allowed, RuleFailed, RuleRun, Stop
 from penstock.policy.rules.templates import JsonTemplate, Template, digest, parse_template
 from penstock.policy.rules.text_actions import Replace, Truncate

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from penstock.policy.binder import Seconds
 from penstock.policy.durations import spoken_duration
-from penstock.policy.rules.binder import Seconds
 from penstock.policy.rules.effect_contract import Effects
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.json_values import equals, maybe_number

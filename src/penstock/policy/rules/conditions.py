@@ -15,19 +15,9 @@ from typing import Annotated, Any, ClassVar, Protocol
 from msgspec import Struct
 
 import penstock.policy.rules.field_readers  # noqa: F401 (it fills READERS)
+from penstock.policy.binder import READERS, Json, Number, Reader, Seconds, Texts
 from penstock.policy.durations import spoken_duration
 from penstock.policy.patterns.patterns import Pattern
-from penstock.policy.rules.binder import (
-    READERS,
-    Json,
-    Number,
-    Reader,
-    Seconds,
-    Texts,
-    read_many,
-    read_one,
-    says,
-)
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.message_parts import method_of
 from penstock.policy.rules.param_conditions import (
@@ -42,6 +32,7 @@ from penstock.policy.rules.param_conditions import (
 )
 from penstock.policy.rules.path_conditions import PathOutside
 from penstock.policy.rules.response_conditions import RESPONSE_CONDITIONS
+from penstock.policy.rules.rule_entries import read_many, read_one, says
 from penstock.policy.rules.sender_conditions import ClientNameMatches, HeaderEquals, HeaderMatches
 from penstock.policy.rules.text_conditions import SizeGreaterThan, TextMatches
 from penstock.policy.rules.time_condition import TimeOutside

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from penstock.policy.binder import READERS, Misread, Reader, Texts, read_struct, shown
 from penstock.policy.faults import Fault, Place, did_you_mean
-from penstock.policy.rules.binder import READERS, Misread, Reader, Texts, kind_of, read_struct
 from penstock.policy.rules.exchange import Direction
 from penstock.policy.rules.plugins import load
 from penstock.policy.rules.rule_run import RuleRun
@@ -68,7 +68,7 @@ def make_custom(
     try:
         cls = _class(spec.class_, built_in)
     except Misread as why:
-        faults.append(Fault((*place, "class"), why.message, why.hint))
+        faults.append(why.at((*place, "class")))
         return None
     config: Any = spec.config
     if cls in built_in.values():
@@ -78,7 +78,7 @@ def make_custom(
     try:
         made = cls(config, resolve) if cls in built_in.values() else cls(config)
     except Misread as why:
-        faults.append(Fault((*place, "config"), why.message, why.hint))
+        faults.append(why.at((*place, "config")))
         return None
     except Exception as why:  # the class is the user's: anything may go wrong in it
         faults.append(
@@ -116,7 +116,7 @@ def _class(name: str, built_in: dict[str, type[Any]]) -> type[Any]:
 
 def _read_mapping(value: object, place: Place, faults: list[Fault]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Misread(f"must be a mapping, not {kind_of(value)}")
+        raise Misread(f"must be a mapping, not {shown(value)}")
     return value
 
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from penstock import limits
 from penstock.errors import ConfigError
+from penstock.policy.binder import Count, Misread, Pairs, Seconds, Texts
 from penstock.policy.durations import spoken_duration
-from penstock.policy.rules.binder import Count, Misread, Pairs, Seconds, Texts
 from penstock.policy.rules.effect_contract import ALLOWED, EffectVerdict, ForkSpec, ScriptSpec, WebhookSpec
 from penstock.policy.rules.rule_run import RuleRun
 from penstock.wire.http.url import parse_url

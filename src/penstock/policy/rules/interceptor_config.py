@@ -9,6 +9,17 @@ import msgspec
 from msgspec import Struct
 
 from penstock import limits
+from penstock.policy.binder import (
+    READERS,
+    Misread,
+    Reader,
+    Seconds,
+    read_fields,
+    read_struct,
+    reader_of,
+    shown,
+    struct_schema,
+)
 from penstock.policy.durations import spoken_duration
 from penstock.policy.faults import Fault, Place
 from penstock.policy.rules.actions import (
@@ -19,18 +30,6 @@ from penstock.policy.rules.actions import (
     SetResult,
     Transform,
 )
-from penstock.policy.rules.binder import (
-    READERS,
-    Misread,
-    Reader,
-    Seconds,
-    kind_of,
-    read_fields,
-    read_struct,
-    reader_of,
-    says,
-    struct_schema,
-)
 from penstock.policy.rules.conditions import CONDITIONS, flattened
 from penstock.policy.rules.custom_interceptors import Custom, GeneralSpec, make_custom
 from penstock.policy.rules.effect_actions import Delay, Fork, RunScript, Shadow, Webhook
@@ -38,6 +37,7 @@ from penstock.policy.rules.method_classes import VITAL, MethodClass, MethodClass
 from penstock.policy.rules.method_guards import BUILT_IN
 from penstock.policy.rules.path_conditions import PathOutside
 from penstock.policy.rules.resource_uris import Resolver
+from penstock.policy.rules.rule_entries import says
 from penstock.policy.rules.rules import Rule, RuleSet
 from penstock.policy.rules.templates import digest
 from penstock.policy.rules.text_actions import Replace, Truncate
@@ -285,7 +285,7 @@ def _read_rules(value: object, place: Place, faults: list[Fault]) -> tuple[tuple
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise Misread(f"must be a list of rules, not {kind_of(value)}")
+        raise Misread(f"must be a list of rules, not {shown(value)}")
     found = ((index, read_struct(Rule, entry, (*place, index), faults)) for index, entry in enumerate(value))
     return tuple((index, rule) for index, rule in found if rule is not None)
 
@@ -294,7 +294,7 @@ def _read_guards(value: object, place: Place, faults: list[Fault]) -> tuple[tupl
     if value is None:
         return ()
     if not isinstance(value, Mapping):
-        raise Misread(f"must be a mapping of methods, not {kind_of(value)}")
+        raise Misread(f"must be a mapping of methods, not {shown(value)}")
     found = (
         (str(name), read_struct(GeneralSpec, entry, (*place, name), faults)) for name, entry in value.items()
     )
@@ -305,14 +305,14 @@ def _read_generals(value: object, place: Place, faults: list[Fault]) -> tuple[An
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise Misread(f"must be a list, not {kind_of(value)}")
+        raise Misread(f"must be a list, not {shown(value)}")
     found = (read_struct(GeneralSpec, entry, (*place, index), faults) for index, entry in enumerate(value))
     return tuple(spec for spec in found if spec is not None)
 
 
 def _read_classes(value: object, place: Place, faults: list[Fault]) -> tuple[tuple[str, MethodClass], ...]:
     if not isinstance(value, Mapping):
-        raise Misread(f"must be a mapping of methods to pass, log or review, not {kind_of(value)}")
+        raise Misread(f"must be a mapping of methods to pass, log or review, not {shown(value)}")
     read = reader_of(MethodClass).read
     out = []
     for name, word in value.items():

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from penstock.errors import ConfigError
+from penstock.policy.binder import READERS, Count, Misread, Reader, Texts, read_struct, struct_schema
 from penstock.policy.faults import Fault, Place
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
-from penstock.policy.rules.binder import READERS, Count, Misread, Reader, Texts, read_struct, struct_schema
 from penstock.policy.rules.effect_contract import Effects, EffectVerdict
 from penstock.policy.rules.exchange import Context, Direction
 from penstock.policy.rules.globs import glob_source

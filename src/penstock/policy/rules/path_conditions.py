@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from penstock.policy.binder import READERS, Misread, Reader
 from penstock.policy.faults import Fault, Place
-from penstock.policy.rules.binder import READERS, Misread, Reader
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.json_values import text_of
 from penstock.policy.rules.message_parts import params_of

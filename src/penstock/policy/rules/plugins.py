@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from penstock.policy.binder import READERS, Misread, Reader
 from penstock.policy.faults import Fault, Place
-from penstock.policy.rules.binder import READERS, Misread, Reader
 
 
 class Callee(Struct, frozen=True):

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from penstock.policy.binder import Json, Jsons, Number
 from penstock.policy.patterns.patterns import Pattern
-from penstock.policy.rules.binder import Json, Jsons, Number
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.message_parts import error_of, result_of
 from penstock.policy.rules.paths import Path, parse_path

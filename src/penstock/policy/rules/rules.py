@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Struct
 
 from penstock import limits
+from penstock.policy.binder import Json, Misread
 from penstock.policy.rules.actions import (
     Allow,
     Block,
@@ -18,7 +19,6 @@ from penstock.policy.rules.actions import (
     only_tells,
     waits,
 )
-from penstock.policy.rules.binder import Json, Misread
 from penstock.policy.rules.conditions import (
     All,
     Any_,

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from penstock.policy.binder import Misread
 from penstock.policy.patterns.patterns import Pattern
-from penstock.policy.rules.binder import Misread
 from penstock.policy.rules.exchange import Context
 from penstock.wire.mcp.message import Message
 

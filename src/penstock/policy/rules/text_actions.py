@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Struct
 
+from penstock.policy.binder import Misread
 from penstock.policy.patterns.patterns import Pattern
-from penstock.policy.rules.binder import Misread
 from penstock.policy.rules.json_values import json_within, plain_json, text_of
 from penstock.policy.rules.message_parts import member_place
 from penstock.policy.rules.paths import Change, Path, parse_path, spliced

@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar
 from msgspec import Struct
 
 from penstock import limits
+from penstock.policy.binder import READERS, Misread, Reader, shown
 from penstock.policy.faults import Fault, Place
 from penstock.policy.patterns.patterns import Pattern
-from penstock.policy.rules.binder import READERS, Misread, Reader, kind_of
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.json_values import json_within, text_of
 from penstock.policy.rules.lax_values import text_forms, written_forms
@@ -103,7 +103,7 @@ class SizeGreaterThan(Struct, frozen=True):
 
 def _read_size(value: object, place: Place, faults: list[Fault]) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise Misread(f"must be a size such as 64KiB, not {kind_of(value)}")
+        raise Misread(f"must be a size such as 64KiB, not {shown(value)}")
     try:
         size = parse_size(str(value))
     except BadSize as why:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from penstock.policy.binder import READERS, Misread, Reader, shown
 from penstock.policy.faults import Fault, Place, did_you_mean
-from penstock.policy.rules.binder import READERS, Misread, Reader, kind_of
 from penstock.policy.rules.exchange import Context
 from penstock.wire.mcp.message import Message
 
@@ -82,7 +82,7 @@ def _read_clock(value: object, place: Place, faults: list[Fault]) -> int:
 def _read_days(value: object, place: Place, faults: list[Fault]) -> tuple[str, ...]:
     words = value.replace("-", " - ").split() if isinstance(value, str) else value
     if not isinstance(words, list | tuple) or not words:
-        raise Misread(f"must be days such as [mon, tue] or mon-fri, not {kind_of(value)}")
+        raise Misread(f"must be days such as [mon, tue] or mon-fri, not {shown(value)}")
     if len(words) == 3 and words[1] == "-":
         first, last = _day(words[0]), _day(words[2])
         count = (last - first) % 7 + 1

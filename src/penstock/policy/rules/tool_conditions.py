@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 from msgspec import Struct
 
 from penstock.errors import ConfigError
+from penstock.policy.binder import READERS, Json, Misread, Reader
 from penstock.policy.faults import Fault, Place
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
-from penstock.policy.rules.binder import READERS, Json, Misread, Reader
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.globs import glob_source
 from penstock.policy.rules.json_values import equals
