@@ -7,7 +7,7 @@ import re
 import sys
 
 from penstock.arguments import Parser
-from penstock.commands.stats import split_files
+from penstock.commands.filtered import split_files
 from penstock.errors import UsageError
 from penstock.observe.audit_chain import Head, read_key
 from penstock.observe.audit_reader import ChainCheck, audit_rows, head_of

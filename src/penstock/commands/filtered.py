@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+
+from penstock.errors import ConfigError
+
+_RECORDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 
 def parse_with_filter(made: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
@@ -32,3 +37,22 @@ def _in_order(words: list[str], terms: list[str]) -> list[str]:
             left.remove(word)
             out.append(word)
     return out
+
+
+def split_files(words: list[str]) -> tuple[list[str], list[str]]:
+    """Files, and the words of a filter: the first word that is no file begins them.
+
+    A folder stands for the files in it, in the order in which they were last written. Raises ConfigError."""
+    count = 1
+    while count < len(words) and os.path.exists(words[count]):
+        count += 1
+    return [path for word in words[:count] for path in _files_of(word)], words[count:]
+
+
+def _files_of(word: str) -> list[str]:
+    if not os.path.isdir(word):
+        return [word]
+    inside = [entry for entry in os.scandir(word) if entry.is_file() and entry.name.endswith(_RECORDINGS)]
+    if not inside:
+        raise ConfigError(f"There is no recording in {word}", "Files in it end in .jsonl")
+    return [entry.path for entry in sorted(inside, key=lambda one: (one.stat().st_mtime, one.name))]

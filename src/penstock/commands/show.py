@@ -12,13 +12,15 @@ from datetime import datetime
 import msgspec
 
 from penstock.arguments import Parser
+from penstock.commands.filtered import split_files
+from penstock.errors import UsageError
 from penstock.observe.filter_words import compile_filter
 from penstock.observe.reader import RecordingReader, open_recording
 from penstock.observe.recording import Line
 from penstock.observe.rows import MessageRow, Rows
 from penstock.wire.mcp.replies import one_line
 
-USAGE = "penstock show FILE [WORDS...] [--follow] [--format table|json|raw]"
+USAGE = "penstock show FILE... [WORDS...] [--follow] [--format table|json|raw]"
 _POLL_SECONDS = 0.1
 _ARROWS = {"client": ">", "upstream": "<", "penstock": "="}
 
@@ -32,8 +34,12 @@ def parser() -> Parser:
         "tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.",
     )
     add = made.add_argument
-    add("file", metavar="FILE", help="the recording; .gz and .zst are unpacked")
-    add("words", nargs="*", metavar="WORDS", help="which messages; see the section on filters in seeing.md")
+    add(
+        "words",
+        nargs="+",
+        metavar="FILE|WORDS",
+        help="recordings, .gz and .zst too, or a folder of them; then a filter: see seeing.md",
+    )
     add("--follow", action="store_true", help="go on with what is recorded from now on")
     add("--format", choices=("table", "json", "raw"), default="table", help="rows, JSON lines or the bytes")
     return made
@@ -41,19 +47,24 @@ def parser() -> Parser:
 
 def run(options: argparse.Namespace) -> int:
     """Prints what the filter finds."""
-    wanted = compile_filter(" ".join(options.words))
+    files, terms = split_files(options.words)
+    if options.follow and len(files) > 1:
+        raise UsageError("--follow goes with one file", f"Usage: {USAGE}")
+    wanted = compile_filter(" ".join(terms))
     form = {"table": _as_row, "json": _as_json, "raw": _as_bytes}[options.format]
     out = sys.stdout.buffer
     if options.format == "table":
         out.write(_HEAD)
     arrays: set[int] = set()  # shown as they came: their messages would come twice
-    for row in Rows().all(_lines(options.file, options.follow)):
-        if wanted.matches(row) and row.line.batch not in arrays:
-            out.write(form(row))
-            if row.line.kind == "batch" and form is _as_bytes:
-                arrays.add(row.line.i)
-            if options.follow:
-                out.flush()
+    for path in files:
+        arrays.clear()
+        for row in Rows().all(_lines(path, options.follow)):
+            if wanted.matches(row) and row.line.batch not in arrays:
+                out.write(form(row))
+                if row.line.kind == "batch" and form is _as_bytes:
+                    arrays.add(row.line.i)
+                if options.follow:
+                    out.flush()
     out.flush()
     return 0
 

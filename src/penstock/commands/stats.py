@@ -8,7 +8,7 @@ import sys
 import msgspec
 
 from penstock.arguments import Parser
-from penstock.errors import UsageError
+from penstock.commands.filtered import split_files
 from penstock.observe.audit_reader import maybe_audit_rows
 from penstock.observe.filter_words import Filter, compile_filter
 from penstock.observe.progress import Progress, size_of
@@ -59,18 +59,6 @@ def run(options: argparse.Namespace) -> int:
         if older is not None and not differences:
             sys.stdout.write("Nothing is new, and no rate has shifted.\n")
     return 3 if differences else 0
-
-
-def split_files(words: list[str]) -> tuple[list[str], list[str]]:
-    """Files, and the words of a filter: the first word that is no file begins them."""
-    import os
-
-    count = 0
-    while count < len(words) and (os.path.exists(words[count]) or count == 0):
-        count += 1
-    if not count:
-        raise UsageError("No file is named", f"Usage: {USAGE}")
-    return words[:count], words[count:]
 
 
 def gather(files: list[str], wanted: Filter, by: str) -> Statistics:

@@ -49,6 +49,8 @@ def parser() -> Parser:
     add("--config", metavar="FILE", help="the wrapped server takes rules from FILE")
     add("--lock", metavar="FILE", help="only what is as penstock lock wrote it down passes")
     add("--max-tokens", metavar="N", help="the wrapped server does not start when its tools cost more")
+    add("--record", metavar="PATH", help="keep every message; a folder, as in logs/, gets a file a run")
+    add("--audit", metavar="PATH", help="keep who asked for what, chained and masked")
     add("--pick", action="store_true", help="choose tools by hand, with what each costs")
     add("--as", choices=("deny", "allow"), default="deny", dest="kind", help="what a choice by hand becomes")
     add("--plain", action="store_true", help="with --pick: numbered lines instead of a screen")
@@ -163,10 +165,11 @@ class _Job:
 
     def _words_for(self, entry: Entry) -> tuple[str, ...]:
         words = list(self._words)
-        for option in ("--config", "--lock"):
+        for option in ("--config", "--lock", "--record", "--audit"):
             if option in words and entry.scope != "project":
                 at = words.index(option) + 1
-                words[at] = os.path.abspath(words[at])
+                is_folder = words[at].endswith("/")
+                words[at] = os.path.abspath(words[at]) + ("/" if is_folder else "")
         return tuple(words)
 
     def carry_out(self, plans: list[Plan]) -> int:
@@ -223,7 +226,7 @@ def _option_words(options: argparse.Namespace) -> tuple[str, ...]:
             words += [f"--{name}", value]
     if options.read_only:
         words.append("--read-only")
-    for name in ("config", "lock", "max_tokens"):
+    for name in ("config", "lock", "max_tokens", "record", "audit"):
         if getattr(options, name) is not None:
             words += [f"--{name.replace('_', '-')}", getattr(options, name)]
     return tuple(words)

@@ -151,6 +151,8 @@ complete -c penstock -n '_shtab_penstock_using wrap' -l read-only -d 'keep only 
 complete -c penstock -n '_shtab_penstock_using wrap' -l config -x -d 'the wrapped server takes rules from FILE'
 complete -c penstock -n '_shtab_penstock_using wrap' -l lock -x -d 'only what is as penstock lock wrote it down passes'
 complete -c penstock -n '_shtab_penstock_using wrap' -l max-tokens -x -d 'the wrapped server does not start when its tools cost more'
+complete -c penstock -n '_shtab_penstock_using wrap' -l record -x -d 'keep every message; a folder, as in logs/, gets a file a run'
+complete -c penstock -n '_shtab_penstock_using wrap' -l audit -x -d 'keep who asked for what, chained and masked'
 complete -c penstock -n '_shtab_penstock_using wrap' -l pick -d 'choose tools by hand, with what each costs'
 complete -c penstock -n '_shtab_penstock_using wrap' -l as -xka "deny allow" -d 'what a choice by hand becomes'
 complete -c penstock -n '_shtab_penstock_using wrap' -l plain -d 'with --pick: numbered lines instead of a screen'

@@ -281,8 +281,7 @@ _shtab_penstock_show_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--follow[go on with what is recorded from now on]"
   "--format[rows, JSON lines or the bytes]:format:(table json raw)"
-  ":the recording\; .gz and .zst are unpacked:"
-  "(*)::which messages\; see the section on filters in seeing.md:"
+  "(*):recordings, .gz and .zst too, or a folder of them\; then a filter\: see seeing.md:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -413,6 +412,8 @@ _shtab_penstock_wrap_options=(
   "--config[the wrapped server takes rules from FILE]:FILE:"
   "--lock[only what is as penstock lock wrote it down passes]:FILE:"
   "--max-tokens[the wrapped server does not start when its tools cost more]:N:"
+  "--record[keep every message\; a folder, as in logs\/, gets a file a run]:PATH:"
+  "--audit[keep who asked for what, chained and masked]:PATH:"
   "--pick[choose tools by hand, with what each costs]"
   "--as[what a choice by hand becomes]:kind:(deny allow)"
   "--plain[with --pick\: numbered lines instead of a screen]"

@@ -14,7 +14,10 @@ from records import CALL, record
 from test_recordings import write_rules
 
 from gate import wait_until
+from penstock.observe.record import Session
+from penstock.observe.recorder import Recorder
 from penstock.observe.recording import FORMAT, Header, encode_record, header_line
+from penstock.observe.settings import RecordSettings
 from watched import PENSTOCK, Watched, penstock, rows, run
 
 
@@ -222,3 +225,22 @@ def test_the_log_says_each_message_at_debug_and_each_denial_once_at_info(tmp_pat
         )
         assert len(each) == (6 if level == "debug" else 0), said
         assert "AKIAABCDEFGHIJKLMNOP" not in said
+
+
+def test_a_folder_stands_for_the_recordings_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    assert run("show", str(folder)).returncode == 1
+    for number, name in enumerate(("b.jsonl", "a.jsonl")):
+        recorder = Recorder(RecordSettings(str(folder / name)))
+        recorder.write_batch([record(index=1, session=Session(id=f"s{number}"))])
+        recorder.close()
+        os.utime(folder / name, (1_000_000 + number, 1_000_000 + number))
+    (folder / "notes.txt").write_text("no recording")
+    shown = [json.loads(line) for line in penstock("show", str(folder), "--format", "json").splitlines()]
+    assert [row["session"] for row in shown] == ["s0", "s1"]
+    both = [str(folder / "a.jsonl"), str(folder / "b.jsonl")]
+    assert len(penstock("show", *both, "session:s1", "--format", "json").splitlines()) == 1
+    counted = json.loads(penstock("stats", str(folder), "--by", "session", "--format", "json"))
+    assert all(name in json.dumps(counted) for name in ("s0", "s1"))
+    assert run("show", *both, "--follow").returncode == 2
