@@ -35,12 +35,14 @@ from penstock.relay.kept_lists import CatalogKey, KeptLists
 from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
 from penstock.relay.shared_link import SharedLink
-from penstock.relay.upstream_probe import NotThisEra, UpstreamProbe
+from penstock.relay.upstream_probe import UpstreamProbe
 from penstock.relay.upstream_state import State, UpstreamState
 from penstock.upstream.handshake import waits
+from penstock.wire.http.http1 import Headers
 from penstock.wire.mcp.eras import Era
 
 if TYPE_CHECKING:
+    from penstock.downstream.era_door import EraDoor
     from penstock.downstream.passthrough import Passthrough
     from penstock.gate.record import Observer
     from penstock.open_fleet import Fleet
@@ -108,8 +110,8 @@ class Endpoint:
         self._watch: UpstreamWatch | None = None
         self._client: HttpClient | None = None
         self._passthrough: Passthrough | None = None
+        self._era_door: EraDoor | None = None
         self._is_modern_only = False
-        self._is_legacy_only = False  # as far as somebody asked
         self._facts = LinkFacts()
 
     # --- the upstream ------------------------------------------------------------------------------------
@@ -147,10 +149,7 @@ class Endpoint:
                 return
             self._is_modern_only = era is Era.MODERN  # it was asked in the older one first
             catalog = self._catalogs.put(CatalogKey(era), tools)
-            is_streamable = link.facts.transport == "streamable"
-            if era is Era.LEGACY and is_streamable and self._config.era == "bridge":
-                self._is_legacy_only = not await self._speaks_modern()
-            if era is Era.MODERN and not is_streamable:
+            if era is Era.MODERN and link.facts.transport != "streamable":
                 is_kept = True
                 self._shared_link.adopt(link, catalog)
         finally:
@@ -158,13 +157,29 @@ class Endpoint:
             if not is_kept:
                 self._pool.close_link(link)
 
-    async def _speaks_modern(self) -> bool:
-        """Whether an upstream that took a handshake takes requests of the newer era as well."""
+    async def _judge(self, era: Era, headers: Headers) -> bool | None:
+        """Whether the upstream speaks an era; False when it speaks only the other one, None when it does not
+        say. It is asked with the headers of a client."""
+        link = self._open_link()
         try:
-            self._catalogs.put(CatalogKey(Era.MODERN), await self._learn(Era.MODERN))
-        except NotThisEra:
-            return False
-        return True
+            probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate, headers)
+            spoken = await probe.speaks(era)
+        except UpstreamError as error:
+            log.info("The upstream does not say which era of MCP it speaks: %s.", error.detail)
+            return None
+        finally:
+            self._pool.close_link(link)
+        if spoken is False:
+            self._settle(era)
+        return spoken
+
+    def _settle(self, refused: Era) -> None:
+        """The upstream speaks only the other era: nobody asks it for this one any more."""
+        if refused is Era.MODERN:
+            self._shared_link.settle_legacy()
+        else:
+            log.info("The upstream speaks only the newer era of MCP: what other clients say is translated.")
+            self._pool.era = "modern"
 
     async def _learn(self, era: Era) -> UpstreamTools:
         """Asks the upstream for the tools of an era that nobody spoke so far."""
@@ -260,11 +275,32 @@ class Endpoint:
             from penstock.downstream.call_timer import CallTimer
 
             self._passthrough.under_way = CallTimer(config.call_seconds)
-        if self._is_legacy_only:
-            return _by_era(self._passthrough.handle, modern.handle)
-        if self._is_modern_only and config.era != "same":
-            return _by_era(legacy.handle, self._passthrough.handle)
-        return self._passthrough.handle
+        if config.era == "same":
+            return self._passthrough.handle
+        from penstock.downstream.era_door import EraDoor, EraDoors
+
+        speaks = self._known_eras()
+        for era in [era for era, spoken in speaks.items() if spoken is False]:
+            self._settle(era)
+        self._pool.carry = self._shared_link.carry = self._passthrough.carried
+        self._era_door = EraDoor(
+            EraDoors(self._passthrough.handle, legacy.handle, modern.handle),
+            speaks,
+            self._judge,
+            self._passthrough.carried,
+            config.era != "auto",
+            self._lists.is_by_principal,
+        )
+        return self._era_door.handle
+
+    def _known_eras(self) -> dict[Era, bool | None]:
+        """What an upstream that speaks Streamable HTTP is known to speak; None where nobody has asked."""
+        said = _said_era(self._config.era)
+        if said is None and self._is_modern_only:
+            said = Era.MODERN
+        if said is not None:
+            return {era: era is said for era in Era}
+        return {Era.LEGACY: None if self._lists.is_by_principal else True, Era.MODERN: None}
 
     # --- the end -----------------------------------------------------------------------------------------
 
@@ -329,6 +365,8 @@ class Endpoint:
         if self._watch is not None:
             await self._watch.stop()
         self._sessions.end_all()
+        if self._era_door is not None:
+            await self._era_door.close()
         await self._shared_link.close()
         if self._client is not None:
             await self._client.close()

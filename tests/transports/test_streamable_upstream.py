@@ -37,6 +37,7 @@ def echo(request: Request, line: Line) -> None:
     line.json(request.result())
 
 
+NEWER = ("--era", "modern")  # so that it is not asked before the first request
 # --- headers ---------------------------------------------------------------------------------------------
 
 
@@ -82,7 +83,7 @@ def test_a_modern_message_says_in_headers_what_its_body_says():
 
     with (
         ScriptedHttp(script) as upstream,
-        Gate("--upstream", upstream.url) as gate,
+        Gate(*NEWER, "--upstream", upstream.url) as gate,
     ):
         params = b'{"uri":"file:///a","_meta":%b}' % META
         gate.ask(b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":%b}' % params)
@@ -104,7 +105,7 @@ def test_a_modern_message_says_in_headers_what_its_body_says():
 def test_a_name_that_no_header_can_carry_travels_in_base64(name: str):
     with (
         ScriptedHttp(lambda request, line: line.json(request.result())) as upstream,
-        Gate("--upstream", upstream.url) as gate,
+        Gate(*NEWER, "--upstream", upstream.url) as gate,
     ):
         gate.ask(call(b"2", name.encode(), meta=META))
     value = upstream.requests[0].header("Mcp-Name")
@@ -133,7 +134,7 @@ def test_arguments_that_a_tool_marks_travel_in_headers_too():
     def script(request: Request, line: Line) -> None:
         line.json(request.result(TOOLS if request.rpc == "tools/list" else b"{}"))
 
-    with ScriptedHttp(script) as upstream, Gate("--upstream", upstream.url) as gate:
+    with ScriptedHttp(script) as upstream, Gate(*NEWER, "--upstream", upstream.url) as gate:
         gate.ask(b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":%b}}' % META)
         gate.ask(call(b"2", arguments=ARGUMENTS, meta=META))
         gate.ask(call(b"3", arguments=b'{"region":null,"deep":[],"n":1e3}', meta=META))
@@ -161,7 +162,7 @@ def test_a_call_refused_for_its_headers_is_made_again_with_what_the_tool_list_sa
         else:
             line.json(mismatch, status=400)
 
-    with ScriptedHttp(script) as upstream, Gate("--upstream", upstream.url) as gate:
+    with ScriptedHttp(script) as upstream, Gate(*NEWER, "--upstream", upstream.url) as gate:
         assert b'"content"' in gate.ask(call(b"7", arguments=b'{"region":"us"}', meta=META))
         # A tool that wants nothing we do not send already is not asked for twice.
         assert gate.ask(call(b"7", b"other", meta=META)) == mismatch

@@ -233,7 +233,7 @@ class LegacyFace:
         call.due = 0.0
         self._calls[id_key(call.leg)] = call
         raw = self._stamped(call.asked, call.more_params())
-        return [ToUpstream(with_members(raw, {"id": call.leg}))]
+        return [ToUpstream(with_members(raw, {"id": call.leg}), call.asked)]
 
     def _fail(self, call: Call, why: str) -> list[Step]:
         return [*self._end(call), ToClient(error_reply(call.asked.id_token, INTERNAL_ERROR, why))]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from penstock.wire.mcp.message import Message
+
 
 class ToUpstream(Struct, frozen=True, gc=False):
     """Send this to the upstream."""
 
     raw: bytes
+    of: Message | None = None  # the client's request on whose behalf it is sent
 
 
 class ToClient(Struct, frozen=True, gc=False):

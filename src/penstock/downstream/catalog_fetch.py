@@ -14,7 +14,8 @@ from penstock.wire.http.http1 import Headers, find
 from penstock.wire.http.sse import SseEvent, SseReader
 from penstock.wire.json.ambiguity import Members
 from penstock.wire.mcp.eras import Era, maybe_modern_meta
-from penstock.wire.mcp.message import Message, read_upstream_message
+from penstock.wire.mcp.message import INTERNAL_ERROR, Message, read_upstream_message
+from penstock.wire.mcp.replies import error_reply
 
 ABOUT_THE_BODY = frozenset((b"mcp-method", b"mcp-name", b"content-type", b"accept"))
 JSON_BOTH_WAYS = [
@@ -45,6 +46,7 @@ class CatalogFetch:
         self._body: list[bytes] = []
         self._size = 0
         self._status = 0
+        self._answer_headers: Headers = []
         self._is_over = False
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
@@ -67,6 +69,7 @@ class CatalogFetch:
     def on_head(self, status: int, headers: Headers) -> None:
         """The head of one page."""
         self._status = status
+        self._answer_headers = headers
         kind = (find(headers, b"content-type") or b"").split(b";")[0].strip().lower()
         self._reader = SseReader(limits.MESSAGE_BYTES) if kind == b"text/event-stream" else None
 
@@ -84,7 +87,17 @@ class CatalogFetch:
     def on_end(self) -> None:
         """One page is complete."""
         if self._reader is not None or not self._is_taken(b"".join(self._body)):
-            self.on_failure(ToolListFailed(f"The upstream answered with HTTP {self._status} and no list"))
+            self.on_failure(self._no_list())
+
+    def _no_list(self) -> ToolListFailed:
+        detail = f"The upstream answered with HTTP {self._status} and no list"
+        if self._status not in (401, 403):
+            return ToolListFailed(detail)
+        from penstock.wire.mcp.carried import Denied, HttpRefusal
+
+        text = f"Upstream MCP answered HTTP {self._status}"
+        reply = error_reply(None, INTERNAL_ERROR, text, {"status": self._status})
+        return Denied(detail, HttpRefusal(reply, self._status, self._answer_headers))
 
     def on_failure(self, error: UpstreamError) -> None:
         """The list cannot be had."""

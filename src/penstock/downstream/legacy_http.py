@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -37,6 +38,9 @@ from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, Batch, Message, read_client_message
 from penstock.wire.mcp.replies import error_reply, upstream_error_reply
 from penstock.wire.mcp.routing_headers import check_routing_headers, refuse_routing_headers
+
+if TYPE_CHECKING:  # loaded where an upstream has refused somebody
+    from penstock.wire.mcp.carried import HttpRefusal
 
 log = logging.getLogger("penstock")
 
@@ -93,6 +97,17 @@ class Post:
         if not self._reply.is_started:
             send_json(self._reply, 400, raw)
 
+    def deny(self, refusal: HttpRefusal) -> None:
+        """The upstream wants other credentials: the client hears it as if it had asked it itself."""
+        self._session.forget(self)
+        if self._stream is not None:
+            self._stream.send(refusal, "message")
+            self._stream.finish()
+        elif not self._reply.is_started and not self._reply.is_gone:
+            send_json(self._reply, refusal.status, refusal, refusal.headers)
+        if self._more:
+            self._session.end()  # its client never learned its id
+
     def accept(self) -> None:
         """Nothing will be answered."""
         self._session.forget(self)
@@ -125,7 +140,7 @@ class HttpSession:
         self._backlog_bytes = 0
         self._requests = 0
         self._is_over = False
-        self._relay = pool.new_relay(session_id, self, link, self._on_fatal)
+        self._relay = pool.new_relay(session_id, self, link, self._on_fatal, carries=True)
 
     @property
     def is_busy(self) -> bool:

@@ -15,6 +15,7 @@ from msgspec import Raw
 from penstock.downstream.event_stream import EventStream
 from penstock.downstream.mcp_head import peer_of, read_head
 from penstock.downstream.replies import (
+    is_denied,
     is_refused_for_now,
     refuse,
     refuse_message,
@@ -31,6 +32,7 @@ from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Wait, Why
+from penstock.relay.catalogs import rights_of
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.shared_link import SharedLink
 from penstock.wire.json.ambiguity import members
@@ -49,6 +51,7 @@ from penstock.wire.mcp.routing_headers import HEADER_MISMATCH, check_routing_hea
 
 if TYPE_CHECKING:  # loaded only where there are rules or observers
     from penstock.gate.session_table import SessionTable
+    from penstock.wire.mcp.carried import HttpRefusal
 
 log = logging.getLogger("penstock")
 
@@ -108,6 +111,17 @@ class ModernPost:
             self._answer(message.raw, 0 if message.has_result else error_code(message.raw))
         else:
             self._carry_answer(verdict, message)
+
+    def deny(self, message: Message, refusal: HttpRefusal) -> None:
+        """The upstream wants other credentials: the client hears it as if it had asked it itself."""
+        verdict = self._gate.upstream_says(message, self.exchange)
+        carry_out(verdict, message, lambda passed: self._deny(passed.raw, refusal))
+
+    def _deny(self, raw: bytes, refusal: HttpRefusal) -> None:
+        if self._stream is None and not self._reply.is_started and not self._reply.is_gone:
+            send_json(self._reply, refusal.status, raw, refusal.headers)
+        else:
+            self._answer(raw, error_code(raw))
 
     def fail(self, code: int, text: str, failure: str | None = None) -> None:
         """An error of ours in its place; `failure` is the code of what went wrong with the upstream."""
@@ -204,9 +218,10 @@ class ModernDoor:
             return
         if isinstance(outcome, UpstreamError):
             if self._shared_link.is_translated(message.method) and not is_translated:
-                key = _key_of(message, request)
                 self._shared_link.serve_translated(
-                    key, lambda outcome: self._take(message, request, reply, outcome, True)
+                    self._key_of(message, request),
+                    request.headers,
+                    lambda outcome: self._take(message, request, reply, outcome, True),
                 )
                 return
             self._unavailable(message, reply, outcome)
@@ -289,7 +304,16 @@ class ModernDoor:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return ()
 
+    def _key_of(self, message: Message, request: Request) -> bytes:
+        """Who may share a session upstream: equal rights, and clients that can answer the same questions."""
+        carry = self._shared_link.carry
+        rights = read_head(request).principal if carry is None else rights_of(carry(request.headers))
+        meta = maybe_modern_meta(message.params) or b""
+        return (rights or peer_of(request)) + b"\0" + meta
+
     def _unavailable(self, message: Message, reply: Reply, error: UpstreamError) -> None:
+        if is_denied(reply, message.id_token, error):
+            return
         refusal = self._shared_link.refusal
         if refusal is not None:
             # A legacy upstream: its own word for "I do not know this", so that dual clients fall back.
@@ -297,9 +321,3 @@ class ModernDoor:
             send_json(reply, 400, raw)
         else:
             send_json(reply, 502, upstream_error_reply(message.id_token, error))
-
-
-def _key_of(message: Message, request: Request) -> bytes:
-    """Who may share a session upstream: equal rights, and clients that can answer the same questions."""
-    meta = maybe_modern_meta(message.params) or b""
-    return read_head(request).principal + b"\0" + meta

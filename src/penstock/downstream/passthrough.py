@@ -20,6 +20,7 @@ from penstock.downstream.passthrough_head import HeadReader, PassthroughHead
 from penstock.downstream.passthrough_response import PassthroughResponse
 from penstock.downstream.replies import (
     EVENTS,
+    is_denied,
     refuse,
     refuse_message,
     send_json,
@@ -94,6 +95,10 @@ class Passthrough:
         self.refreshes = False  # tool lists follow the upstream's
         self.under_way: set[PassthroughResponse] = set()
         self.unheard: dict[PassthroughResponse, None] = {}  # whose clients are gone, oldest first
+
+    def carried(self, headers: Headers) -> Headers:
+        """What of a client's headers goes up where its message is translated."""
+        return self._heads.carried(headers)
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Takes one request to the MCP endpoint."""
@@ -208,6 +213,8 @@ class Passthrough:
         if reply.is_gone:
             return
         if isinstance(catalog, UpstreamError):
+            if is_denied(reply, message.id_token, catalog):
+                return
             raw = upstream_error_reply(message.id_token, catalog)
             self.gate.said("penstock", "answer", raw, None, exchange, status=502)
             send_json(reply, 502, raw)

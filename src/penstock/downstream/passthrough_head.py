@@ -14,6 +14,7 @@ from penstock.relay.kept_lists import CatalogKey
 from penstock.wire.http.http1 import Headers, end_to_end, find, find_all, response_start
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
+_ABOUT_ONE_MESSAGE = frozenset((b"accept", b"content-type", b"content-encoding", b"last-event-id", b"expect"))
 # A browser sends the cookies of whatever else runs on this host: cookies know no ports.
 _COOKIES = frozenset((b"cookie", b"cookie2"))
 _SETS_COOKIES = frozenset((b"set-cookie", b"set-cookie2"))
@@ -55,6 +56,17 @@ class HeadReader:
         if not passes_cookies:
             self._ours |= _COOKIES
         self.kept_from_clients = frozenset[bytes]() if passes_cookies else _SETS_COOKIES
+
+    def carried(self, headers: Headers) -> Headers:
+        """What of a client's headers goes up where its message is translated: all that says who sends it,
+        and nothing that is about the message or the connection."""
+        return [
+            (name, value)
+            for name, value in end_to_end(headers)
+            if (low := name.lower()) not in self._ours
+            and low not in _ABOUT_ONE_MESSAGE
+            and not low.startswith(b"mcp-")
+        ]
 
     def read(self, request: Request) -> PassthroughHead:
         """What the head of `request` means."""

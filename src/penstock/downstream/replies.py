@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock import limits
-from penstock.errors import ClientProtocolError
+from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_exchange import Reply
 from penstock.policy.verdict import Answer
 from penstock.relay.contracts import UpstreamLink
 from penstock.wire.http.http1 import Headers, response_start
+from penstock.wire.json.ambiguity import members
+from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from penstock.wire.mcp.replies import error_reply
 from penstock.wire.mcp.routing_headers import HEADER_MISMATCH
+
+if TYPE_CHECKING:  # loaded where an upstream has refused somebody
+    from penstock.wire.mcp.carried import HttpRefusal
 
 log = logging.getLogger("penstock")
 
@@ -82,6 +87,16 @@ def wait_unless_gone(
 
     reply.on_gone = leave
     wait(waiter)
+
+
+def is_denied(reply: Reply, id_token: bytes | None, error: UpstreamError) -> bool:
+    """Whether the error is the upstream's wish for other credentials; then the client has been told."""
+    refusal: HttpRefusal | None = getattr(error, "refusal", None)
+    if refusal is None:
+        return False
+    raw = with_value(bytes(refusal), members(refusal), "id", id_token or b"null")
+    send_json(reply, refusal.status, raw, refusal.headers)
+    return True
 
 
 def refuse(reply: Reply, status: int, reason: str, more: Headers | None = None) -> None:

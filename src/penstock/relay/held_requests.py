@@ -53,6 +53,11 @@ class HeldRequests:
         """Whether nobody waits."""
         return not self._held
 
+    @property
+    def is_fetching(self) -> bool:
+        """Whether the list is on its way."""
+        return self._fetch is not None
+
     def hold(self, message: Message, exchange: Exchange) -> None:
         """Lets a message wait."""
         self._held.append((message, exchange))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from penstock import limits
 from penstock.gate.gate import Gate
@@ -14,6 +15,7 @@ from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.first_request import FirstRequestLink
 from penstock.relay.session_relay import SessionRelay
+from penstock.wire.http.http1 import Headers
 
 log = logging.getLogger("penstock")
 
@@ -41,18 +43,30 @@ class LinkPool:
         self._on_catalog = on_catalog
         self._new_session = new_session
         self.era = era
+        self.carry: Callable[[Headers], Headers] | None = None  # picks what of clients' headers goes up
         self._input_seconds = input_seconds
         self._refreshes = refreshes
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_relay(
-        self, session_id: bytes, client: ClientLink, link: UpstreamLink, on_fatal: Callable[[Exception], None]
+        self,
+        session_id: bytes,
+        client: ClientLink,
+        link: UpstreamLink,
+        on_fatal: Callable[[Exception], None],
+        carries: bool = False,
     ) -> SessionRelay:
-        """A relay between `client` and a link of its own."""
+        """A relay between `client` and a link of its own; `carries`: its messages come with headers."""
         first: FirstRequestLink | None = None
         if self.era != "same":
             first = FirstRequestLink(link, self.era, self._input_seconds)
-        relay = SessionRelay(
+        make: Callable[..., SessionRelay] = SessionRelay
+        if carries and self.carry is not None:
+            from penstock.relay.adapters.carrying_relay import CarryingRelay
+
+            is_by_principal = self.catalogs.lists.is_by_principal
+            make = partial(CarryingRelay, carry=self.carry, is_by_principal=is_by_principal)
+        relay = make(
             client,
             first or link,
             self.gate,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -36,6 +36,9 @@ from penstock.wire.mcp.message import (
     read_upstream_message,
 )
 from penstock.wire.mcp.replies import INVALID_ANSWER, printable, told
+
+if TYPE_CHECKING:  # loaded where an upstream has refused somebody
+    from penstock.wire.mcp.carried import HttpRefusal
 
 log = logging.getLogger("penstock")
 
@@ -73,6 +76,9 @@ class Asker(Protocol):
 
     def answer(self, message: Message) -> None:
         """The upstream's answer, with the id that the client wrote."""
+
+    def deny(self, message: Message, refusal: HttpRefusal) -> None:
+        """The upstream's answer, where that is an HTTP status."""
 
     def fail(self, code: int, text: str, failure: str | None = None) -> None:
         """An error of ours in its place; `failure` is the code of what went wrong with the upstream."""

@@ -17,6 +17,7 @@ from penstock.relay.contracts import UpstreamLink
 from penstock.relay.kept_lists import CatalogKey
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.upstream_probe import NotThisEra, UpstreamProbe
+from penstock.wire.http.http1 import Headers
 from penstock.wire.mcp.eras import Era
 
 if TYPE_CHECKING:  # loaded when an upstream has refused the modern era
@@ -57,6 +58,7 @@ class SharedLink:
         self._era = era
         self._input_seconds = input_seconds
         self._bridged: BridgedLinks | None = None
+        self.carry: Callable[[Headers], Headers] | None = None  # picks what of clients' headers goes up
         if era == "legacy":
             self.settle_legacy()
 
@@ -67,8 +69,9 @@ class SharedLink:
             return False
         return self._era != "auto" or method != "server/discover"
 
-    def serve_translated(self, key: bytes, then: Callable[[Outcome], None]) -> None:
-        """Calls `then` with a link to the upstream of the other era, for clients that are `key`."""
+    def serve_translated(self, key: bytes, headers: Headers, then: Callable[[Outcome], None]) -> None:
+        """Calls `then` with a link to the upstream of the other era, for clients that are `key`. `headers`
+        are those of the request that wants it."""
         if self._bridged is None:
             from penstock.relay.adapters.bridged_links import BridgedLinks
 
@@ -79,8 +82,9 @@ class SharedLink:
                 self._catalogs,
                 self._tools_seconds,
                 self._input_seconds,
+                self.carry,
             )
-        self._bridged.serve(key, then)
+        self._bridged.serve(key, headers, then)
 
     def settle_legacy(self) -> None:
         """The upstream is known to speak the legacy era only."""

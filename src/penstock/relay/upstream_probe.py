@@ -21,6 +21,7 @@ from penstock.relay.tool_list_pages import (
     own_notification,
     own_request,
 )
+from penstock.wire.http.http1 import Headers
 from penstock.wire.mcp.eras import (
     LEGACY_VERSIONS,
     META_CAPABILITIES,
@@ -52,6 +53,13 @@ known yet, so we offer every capability with every mode; a client that cannot do
 when it calls."""
 
 
+_OPENING: dict[str, object] = {
+    "protocolVersion": LEGACY_VERSIONS[-1],
+    "capabilities": CAPABILITIES,
+    "clientInfo": _CLIENT,
+}
+
+
 class NotThisEra(ToolListFailed):
     """The upstream answers, but not in the era that was asked for; `error` is its own error object."""
 
@@ -63,13 +71,21 @@ class NotThisEra(ToolListFailed):
 class UpstreamProbe:
     """One handshake and one tool list, over a link that nobody else uses meanwhile."""
 
-    def __init__(self, link: UpstreamLink, tools_seconds: float, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        link: UpstreamLink,
+        tools_seconds: float,
+        gate: Gate | None = None,
+        headers: Headers | None = None,
+    ) -> None:
         """All that follows the first answer may take `tools_seconds`. How long that one takes is the link's
         affair: starting a command and reaching a URL have times, and words, of their own.
 
-        `gate` is told what is asked and answered, so that those who observe know of it."""
+        `gate` is told what is asked and answered, so that those who observe know of it. `headers` are those
+        of a client in whose name is asked."""
         self._link = link
         self._gate = gate
+        self._headers = headers
         self._seconds = tools_seconds
         self._deadline: asyncio.Timeout | None = None
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
@@ -91,14 +107,7 @@ class UpstreamProbe:
 
     async def _learn(self, era: Era | None) -> tuple[Era, UpstreamTools]:
         if era is not Era.MODERN:
-            answer = await self._ask(
-                "initialize",
-                {
-                    "protocolVersion": LEGACY_VERSIONS[-1],
-                    "capabilities": CAPABILITIES,
-                    "clientInfo": _CLIENT,
-                },
-            )
+            answer = await self._ask("initialize", _OPENING)
             if "result" in answer.envelope:
                 self.greeting = bytes(answer.envelope["result"])
                 self._link.send(own_notification("notifications/initialized"))
@@ -113,6 +122,24 @@ class UpstreamProbe:
             raise NotThisEra(self._why_unknown(answer), bytes(answer.envelope["error"]))
         self.greeting, self.meta = bytes(answer.envelope["result"]), meta
         return Era.MODERN, await self._list(meta, _offers_tools(answer))
+
+    async def speaks(self, era: Era) -> bool | None:
+        """Whether the upstream speaks an era; False when it has refused it and proven the other one, None
+        when its answers say neither. Raises the UpstreamError that the link met."""
+        from penstock.relay.adapters.era_link import names_modern, says_nothing
+
+        meta = {META_VERSION: MODERN_VERSIONS[-1], META_CLIENT: _CLIENT, META_CAPABILITIES: CAPABILITIES}
+        questions: dict[Era, tuple[str, dict[str, object]]] = {
+            Era.LEGACY: ("initialize", _OPENING),
+            Era.MODERN: ("server/discover", {"_meta": meta}),
+        }
+        for asked in (era, Era.LEGACY if era is Era.MODERN else Era.MODERN):
+            answer = await self.ask(*questions[asked])
+            if names_modern(answer) if asked is Era.MODERN else answer.has_result:
+                return asked is era
+            if answer.has_result or says_nothing(answer):
+                return None
+        return None
 
     def _why_unknown(self, answer: Message) -> str:
         """Why an upstream that answered neither era is none: how it refused, if the link knows."""
@@ -150,6 +177,10 @@ class UpstreamProbe:
         answer = self._waiting[key] = asyncio.get_running_loop().create_future()
         if self._gate is not None:
             self._gate.said("penstock", "pass", request.raw)
+        if self._headers:
+            from penstock.wire.mcp.carried import carried
+
+            request = carried(request, self._headers)
         self._link.send(request)
         try:
             message: Message = await answer

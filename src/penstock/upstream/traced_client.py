@@ -47,5 +47,6 @@ class TracedClient(HttpClient):
         except (msgspec.DecodeError, UnicodeDecodeError):
             value = ""  # tracing is no reason to stop a message
         if _VALID(value):
-            headers = [*headers, (b"traceparent", value.encode())]
+            headers = [field for field in headers if field[0].lower() != b"traceparent"]
+            headers.append((b"traceparent", value.encode()))
         return super().request(method, target, headers, body, receiver, is_kept_used)

@@ -6,10 +6,13 @@ import asyncio
 import logging
 from typing import Protocol
 
-from penstock.bridge.steps import Step, ToUpstream
+from penstock.bridge.steps import Step, ToClient, ToUpstream
 from penstock.errors import ProtocolError, UpstreamError
 from penstock.relay.contracts import LinkFacts, UpstreamLink, UpstreamReceiver
+from penstock.wire.http.http1 import Headers
+from penstock.wire.mcp.carried import CarriedMessage, HttpRefusal, carried
 from penstock.wire.mcp.message import Batch, Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.response_id import maybe_response_id
 
 log = logging.getLogger("penstock")
 
@@ -36,6 +39,9 @@ class BridgedLink:
         self._face = face
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self.credentials: Headers = []  # what goes up with messages that no client's request has caused
+        self.via: bytes | None = None  # the id of the request to which what is being delivered belongs
+        self.refusal: HttpRefusal | None = None  # the last answer that was one
         inner.receiver = self
 
     # --- toward the upstream -----------------------------------------------------------------------------
@@ -54,8 +60,9 @@ class BridgedLink:
         """Sends what becomes of a client's message in the upstream's era."""
         if self._face is None:
             self._inner.send(message)
-        else:
-            self._do(self._face.client_says(message, self._loop.time()))
+            return
+        headers = self._headers_of(message)
+        self._do(self._face.client_says(message, self._loop.time()), headers)
 
     def pause(self, reason: str) -> None:
         """Stops reading the upstream."""
@@ -85,13 +92,12 @@ class BridgedLink:
             return
         if isinstance(message, Batch):
             log.warning("Skipped a batch from the upstream: this protocol version has none.")
-        else:
-            self.upstream_says(message)
-
-    def upstream_says(self, message: Message) -> None:
-        """Takes one message of the upstream's."""
-        assert self._face is not None
-        self._do(self._face.upstream_says(message, self._loop.time(), self._inner.facts.via))
+            return
+        steps = self._face.upstream_says(message, self._loop.time(), self._inner.facts.via)
+        if isinstance(raw, HttpRefusal):
+            self.refusal = raw
+            steps = [_refusing(step, raw) for step in steps]
+        self._do(steps)
 
     def upstream_noise(self, raw: bytes) -> None:
         """A line that is no message was skipped."""
@@ -111,16 +117,34 @@ class BridgedLink:
 
     # --- steps and time ----------------------------------------------------------------------------------
 
-    def _do(self, steps: list[Step]) -> None:
+    def _headers_of(self, message: Message | None) -> Headers | None:
+        """What goes up with what a client's message causes; None when it brought nothing along."""
+        if not isinstance(message, CarriedMessage):
+            return None
+        if message.headers:
+            self.credentials = message.headers
+        return message.headers
+
+    def _do(self, steps: list[Step], headers: Headers | None = None) -> None:
         assert self.receiver is not None
         for step in steps:
             if isinstance(step, ToUpstream):
                 message = read_client_message(step.raw)
                 assert isinstance(message, Message)
-                self._inner.send(message)
+                if headers is None and isinstance(step.of, CarriedMessage):
+                    self._send(message, step.of.headers)
+                else:
+                    self._send(message, headers)
             else:
+                self.via = step.to
                 self.receiver.from_upstream(step.raw)
+                self.via = None
         self._set_timer()
+
+    def _send(self, message: Message, headers: Headers | None = None) -> None:
+        """Sends a message in the upstream's era, with these headers or with those that came last."""
+        headers = self.credentials if headers is None else headers
+        self._inner.send(carried(message, headers) if headers else message)
 
     def _set_timer(self) -> None:
         self._forget_timer()
@@ -137,3 +161,10 @@ class BridgedLink:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _refusing(step: Step, refusal: HttpRefusal) -> Step:
+    """An answer of the face's to a refusal is one too."""
+    if isinstance(step, ToUpstream) or maybe_response_id(step.raw) is None:
+        return step
+    return ToClient(refusal.reworded(step.raw), step.to)

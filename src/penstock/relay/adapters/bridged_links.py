@@ -16,6 +16,7 @@ from penstock.errors import UpstreamError
 from penstock.gate.gate import Gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.relay.adapters.bridged_link import BridgedLink
+from penstock.relay.adapters.bridged_multiplexer import BridgedMultiplexer
 from penstock.relay.adapters.modern_client_link import OWN_INFO
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import UpstreamLink
@@ -23,6 +24,8 @@ from penstock.relay.kept_lists import CatalogKey
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.tool_list_pages import own_id
 from penstock.relay.upstream_probe import UpstreamProbe
+from penstock.wire.http.http1 import Headers
+from penstock.wire.mcp.carried import Denied
 from penstock.wire.mcp.eras import Era
 
 log = logging.getLogger("penstock")
@@ -40,30 +43,36 @@ class BridgedLinks:
         catalogs: Catalogs,
         tools_seconds: float,
         input_seconds: float,
+        carry: Callable[[Headers], Headers] | None,
     ) -> None:
+        """`carry` picks what of a request's headers goes up, where anything does."""
         self._open_link = open_link
         self._gate = gate
         self._catalogs = catalogs
         self._tools_seconds = tools_seconds
         self._input_seconds = input_seconds
+        self._carry = carry
         self._open: dict[bytes, Multiplexer] = {}  # used longest ago first
         self._spare: UpstreamLink | None = None  # started and not greeted: a command takes a while to start
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: list[Callable[[ToolCatalog | UpstreamError], None]] = []
+        self._waiting: dict[CatalogKey, list[Callable[[ToolCatalog | UpstreamError], None]]] = {}
 
-    def serve(self, key: bytes, then: Callable[[Outcome], None]) -> None:
-        """Calls `then` with the link for `key` and the catalog, now or when they are there."""
+    def serve(self, key: bytes, headers: Headers, then: Callable[[Outcome], None]) -> None:
+        """Calls `then` with the link for `key` and the catalog, now or when they are there. `headers` are
+        those of the request that wants it."""
+        own = self._carry(headers) if self._carry is not None else []
+        whose = self._catalogs.key(Era.MODERN, own)
 
         def ready(catalog: ToolCatalog | UpstreamError) -> None:
             then(catalog if isinstance(catalog, UpstreamError) else (self._link_for(key), catalog))
 
-        known = self._catalogs.maybe_known(CatalogKey(Era.MODERN))
+        known = self._catalogs.maybe_known(whose)
         if known is not None:
             ready(known)
             return
-        self._waiting.append(ready)
-        if len(self._waiting) == 1:
-            self._start(self._learn())
+        self._waiting.setdefault(whose, []).append(ready)
+        if len(self._waiting[whose]) == 1:
+            self._start(self._learn(whose, own))
 
     def lose(self, error: UpstreamError) -> None:
         """The upstream is gone, as another link has found out."""
@@ -91,7 +100,8 @@ class BridgedLinks:
         if shared is None or shared.is_lost:
             self._make_room()
             link, self._spare = self._spare or self._open_link(), None
-            shared = Multiplexer(self._bridged(link), self._gate, lambda error: self._forget(key))
+            bridged = self._bridged(link)
+            shared = BridgedMultiplexer(bridged, self._gate, lambda error: self._forget(key), self._carry)
             self._spare = self._open_link()
         self._open[key] = shared
         return shared
@@ -107,19 +117,19 @@ class BridgedLinks:
     def _bridged(self, link: UpstreamLink) -> BridgedLink:
         return BridgedLink(link, ModernFace(own_id, OWN_INFO, self._input_seconds))
 
-    async def _learn(self) -> None:
+    async def _learn(self, whose: CatalogKey, headers: Headers) -> None:
         link = self._bridged(self._open_link())
+        link.credentials = headers
         outcome: ToolCatalog | UpstreamError
         try:
             probe = UpstreamProbe(link, self._tools_seconds, self._gate)
             _, tools = await probe.learn(Era.MODERN)
-            outcome = self._catalogs.put(CatalogKey(Era.MODERN), tools)
+            outcome = self._catalogs.put(whose, tools)
         except UpstreamError as error:
-            outcome = error
+            outcome = Denied(error.detail, link.refusal) if link.refusal is not None else error
         finally:
             await link.close()
-        waiting, self._waiting = self._waiting, []
-        for ready in waiting:
+        for ready in self._waiting.pop(whose):
             ready(outcome)
 
     def _start(self, work: object) -> None:

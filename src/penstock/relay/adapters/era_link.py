@@ -16,6 +16,7 @@ from penstock.errors import ProtocolError, UpstreamError
 from penstock.relay.adapters.bridged_link import BridgedLink
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
 from penstock.relay.tool_list_pages import own_id
+from penstock.wire.mcp.carried import HttpRefusal
 from penstock.wire.mcp.eras import MODERN_VERSIONS
 from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message, read_upstream_message
 from penstock.wire.mcp.replies import error_reply
@@ -72,7 +73,7 @@ class ProbingLink(BridgedLink):
         """Sends the question by which the upstream is judged."""
         self._probe = question.id_token
         self._probe_timer = self._loop.call_later(PROBE_SECONDS, self._settle, None)
-        self._inner.send(question)
+        self._send(question)
 
     def decide(self, answer: Message | None) -> None:
         """Chooses the face by the answer; None when there was none."""
@@ -107,6 +108,7 @@ class LegacyClientLink(ProbingLink):
         self.receiver = receiver
         self._refusal = None if refusal is None else refusal.raw
         self._opening_id = opening.id_token or b"null"
+        self._headers_of(opening)
         self._legacy_face = LegacyFace(opening, own_id)
         self.ask(self._legacy_face.discovery())
 
@@ -120,7 +122,9 @@ class LegacyClientLink(ProbingLink):
         elif self._refusal is not None:
             self.receiver.from_upstream(self._refusal)
         elif answer is not None and "error" in answer.envelope:
-            self.receiver.from_upstream(with_members(answer.raw, {"id": self._opening_id}))
+            said = answer.raw
+            raw = with_members(said, {"id": self._opening_id})
+            self.receiver.from_upstream(said.reworded(raw) if isinstance(said, HttpRefusal) else raw)
         else:
             reason = "The upstream does not name the newer era of MCP"
             self.receiver.from_upstream(error_reply(self._opening_id, INTERNAL_ERROR, reason))
@@ -133,6 +137,15 @@ def names_modern(answer: Message) -> bool:
     result = maybe_members(answer.envelope.get("result"))
     versions = maybe_value((result or {}).get("supportedVersions"))
     return isinstance(versions, list) and any(version in versions for version in MODERN_VERSIONS)
+
+
+def says_nothing(answer: Message) -> bool:
+    """Whether an error is about credentials or trouble, and not about eras."""
+    if isinstance(answer.raw, HttpRefusal):
+        return True
+    data = maybe_members((maybe_members(answer.envelope.get("error")) or {}).get("data")) or {}
+    status = maybe_value(data.get("status"))
+    return isinstance(status, int) and status >= 500
 
 
 def maybe_response(raw: bytes) -> Message | None:

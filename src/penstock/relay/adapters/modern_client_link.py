@@ -49,8 +49,8 @@ class ModernClientLink(ProbingLink):
         super().send(message)
 
     def decide(self, answer: Message | None) -> None:
-        """Translates for an upstream that did not prove that it speaks the modern era."""
-        if answer is None or not names_modern(answer):
+        """Translates for an upstream that has refused the modern era, or did not say a word."""
+        if answer is None or not (answer.has_result or names_modern(answer)):
             log.info("The upstream speaks only the older era of MCP: what the client says is translated.")
             self._translate()
 
@@ -83,7 +83,7 @@ class DiscoveryWatch(BridgedLink):
         answer = maybe_response(raw)
         if answer is not None:
             self._inner.receiver = receiver
-            if not names_modern(answer):
+            if not answer.has_result and not names_modern(answer):
                 log.info(
                     "The upstream has refused the newer era of MCP. A client that knows no other one needs "
                     "--era bridge."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.errors import ToolListFailed
 from penstock.wire.http.http1 import Headers, find_all
 from penstock.wire.mcp.message import Message
 
@@ -43,6 +44,14 @@ class HttpRefusal(bytes):
     def reworded(self, raw: bytes) -> HttpRefusal:
         """The same refusal of another request."""
         return HttpRefusal(raw, self.status, self.headers)
+
+
+class Denied(ToolListFailed):
+    """The upstream does not give its tools to whoever has shown these credentials."""
+
+    def __init__(self, detail: str, refusal: HttpRefusal) -> None:
+        super().__init__(detail)
+        self.refusal = refusal
 
 
 REFUSING = frozenset((401, 403))
