@@ -60,13 +60,23 @@ class UriTemplate:
         position = len(first)
         for place, literal in enumerate(others):
             is_last = place == len(others) - 1
-            end = len(uri) - len(literal) if is_last else uri.find(literal, position)
+            end = len(uri) - len(literal) if is_last else self._end(place, uri, position)
             if end < position or (is_last and not uri.endswith(literal)):
                 return False
             if not _fills(self._operators[place], uri[position:end]):
                 return False
             position = end + len(literal)
         return position == len(uri)
+
+    def _end(self, place: int, uri: str, position: int) -> int:
+        """Where the text of an expression ends: before the next literal, or before what the next expression
+        begins with."""
+        literal = self._literals[place + 1]
+        following = self._operators[place + 1]
+        if literal or following in ("", "+"):
+            return uri.find(literal, position)
+        found = uri.find(following, position)
+        return len(uri) if found < 0 else found
 
 
 def _fills(operator: str, text: str) -> bool:
