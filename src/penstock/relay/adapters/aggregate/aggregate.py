@@ -27,6 +27,7 @@ from penstock.policy.several.spliced import edited, slug_of_task, without_task_p
 from penstock.policy.verdict import FORWARD, Answer, Forward
 from penstock.relay.adapters.aggregate.from_members import FromMembers
 from penstock.relay.adapters.aggregate.hub import Hub
+from penstock.relay.adapters.aggregate.listening import LISTEN, Listening
 from penstock.relay.adapters.aggregate.member_link import MemberLink
 from penstock.relay.adapters.aggregate.opening import without_questions
 from penstock.relay.adapters.aggregate.questions import maybe_params
@@ -73,6 +74,7 @@ class Aggregate(FromMembers):
             "resources/unsubscribe": self._by_uri,
             "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
+            LISTEN: self._listen,
             "tasks/get": self._by_task,
             "tasks/result": self._by_task,
             "tasks/update": self._by_task,
@@ -286,8 +288,28 @@ class Aggregate(FromMembers):
         for link in self.links.values():
             self.tell_level(link)
 
+    def _listen(self, message: Message) -> None:
+        if self.era is Era.LEGACY or message.id_token is None:
+            self.fail(message, METHOD_NOT_FOUND, "Method not found")
+            return
+        listening = self.listenings[id_key(message.id_token)] = Listening(message, self.say)
+        self.notices.begin()
+
+        async def begin() -> None:
+            if listening.uris and not self.resources.is_known:
+                await self.resources.look_around()
+            found = [(member, self.link_for(member)) for member in self.view.members]
+            links = [(link, self.own_uris(listening, one.name)) for one, link in found if link is not None]
+            listening.begin(links)
+
+        self.start(begin())
+
     def _cancel(self, message: Message) -> None:
         token = bytes((message.params or {}).get("requestId", b""))
+        listening = self.listenings.pop(id_key(token), None) if token else None
+        if listening is not None:
+            listening.stop()
+            return
         pending = self.pending.get(id_key(token)) if token else None
         if pending is None:
             self.held = [

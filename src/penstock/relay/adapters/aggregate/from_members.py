@@ -9,7 +9,8 @@ from penstock.errors import PenstockError, UpstreamError
 from penstock.policy.exchange import NO_SESSION, Exchange
 from penstock.policy.several.spliced import edited, resource_uris, with_origin, with_task_prefix
 from penstock.policy.verdict import FORWARD, Answer, Forward
-from penstock.relay.adapters.aggregate.member import Known
+from penstock.relay.adapters.aggregate.listening import ACKNOWLEDGED, Listening, maybe_subscription
+from penstock.relay.adapters.aggregate.member import Known, Member
 from penstock.relay.adapters.aggregate.member_link import MemberLink
 from penstock.relay.adapters.aggregate.notices import list_changed
 from penstock.relay.adapters.aggregate.questions import KINDS
@@ -122,6 +123,18 @@ class FromMembers(SessionLinks):
 
     def _notice(self, link: MemberLink, message: Message) -> bytes | None:
         method = message.method or ""
+        if self.era is Era.MODERN:
+            token = maybe_subscription(message)
+            listening = link.listens.get(token) if token is not None else None
+            if token is not None and listening is None:
+                return None
+            if method == ACKNOWLEDGED and listening is not None:
+                listening.acknowledged(link.name)
+                if link.is_again:  # what changed while nobody listened was told to nobody
+                    self._list_changed(link, "tools")
+                return None
+            if listening is not None and method not in _CHANGED:
+                return listening.passed(message.raw)
         if method in _CHANGED:
             self._list_changed(link, _CHANGED[method])
             return None
@@ -201,6 +214,8 @@ class FromMembers(SessionLinks):
         else:
             link.member.greeted(self.loop.time())
         self.tell_level(link)
+        for listening in self.listenings.values():
+            listening.listen_at(link, self.own_uris(listening, link.name))
         for uri, name in self.subscribed.items():
             if name == link.name and link.is_again:
                 link.start(quietly(link, "resources/subscribe", b'{"uri":%b}' % _token(uri)))
@@ -222,11 +237,24 @@ class FromMembers(SessionLinks):
         self.hub.close_link(link)
         if not error.is_of_one_session or link.known is None:
             self.hub.lost(link.member, error, wants)
+        elif self.listenings:
+            self.back(link.member)
+
+    def back(self, member: Member) -> None:
+        """A member that was lost is there again: who listens, listens on."""
+        if self.listenings and member.name not in self.links and member in self.view.members:
+            self.link_for(member)
 
     def say_changed(self, kind: str) -> None:
         """Tells the client that a list has changed."""
         if self.era is Era.LEGACY:
             self.say(list_changed(kind))
+        for listening in list(self.listenings.values()):
+            listening.changed(kind)
+
+    def own_uris(self, listening: Listening, name: str) -> list[str]:
+        """The resources of a listen request that are a member's own."""
+        return [uri for uri in listening.uris if self.resources.maybe_owner(uri) == name]
 
     def tell_level(self, link: MemberLink) -> None:
         """Tells a member what the client wants to hear of its log."""

@@ -68,6 +68,7 @@ class Hub:
         self.views: list[View] = []
         self.is_settled = False
         self.on_fatal: Callable[[PenstockError], None] = lambda error: None
+        self.on_back: list[Callable[[Member], None]] = []
         self.on_ready: list[Callable[[], None]] = []
         self.look_again: Callable[[Member], None] = self._learn  # how a lost one is looked for
         self._waiting: list[Callable[[], None]] = []
@@ -157,6 +158,8 @@ class Hub:
         member.greeted(self._loop.time())
         for tell in self.on_ready:
             tell()
+        for back in list(self.on_back):
+            back(member)
         if not self.is_settled:
             self.look_if_settled()
         elif before is None or not before.is_same(known) or self.terms.lists.hides_lost:
@@ -255,11 +258,13 @@ class Hub:
         links = [MemberLink(member, owner) for member, owner in zip(unknown, owners, strict=True)]
         try:
             for link in links:
-                link.greet(own_opening(Era.MODERN), learns=False)
+                link.greet(own_opening(Era.MODERN), learns=True)
             for link, owner in zip(links, owners, strict=True):
                 await asyncio.wait({owner.done}, timeout=self.terms.lists.wait_seconds)
                 if link.known is None:
                     link.member.speaks_modern = False
+                elif link.member.known is not None:
+                    link.member.known.list_terms = link.known.list_terms
         finally:
             for link in links:
                 self.close_link(link)

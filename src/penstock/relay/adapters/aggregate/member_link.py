@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import limits
 from penstock.bridge.envelope import object_of
@@ -33,6 +33,9 @@ from penstock.wire.json.ambiguity import Ambiguous, NotAnArray, NotAnObject, Not
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import Batch, Kind, Message, read_upstream_message
+
+if TYPE_CHECKING:
+    from penstock.relay.adapters.aggregate.listening import Listening
 
 log = logging.getLogger("penstock")
 
@@ -70,6 +73,7 @@ class MemberLink:
         self.name = member.name
         self.slug = member.terms.slug
         self.tokens: dict[bytes, bytes] = {}  # progress tokens under way there: whose request
+        self.listens: dict[bytes, Listening] = {}  # who listens there, by the ids of our own requests
         self.asked: dict[bytes, int] = {}  # its own questions, by their ids: under which number
         self.client_tasks: set[str] = set()  # tasks that clients began for it
         self.used_at = asyncio.get_running_loop().time()
@@ -221,9 +225,9 @@ class MemberLink:
             raise ToolListTimeout(seconds) from None
         return fetch.pages, [(read.ttl, read.scope) for read in map(read_greeting, fetch.pages)]
 
-    async def ask(self, method: str, params: bytes) -> Message:
+    async def ask(self, method: str, params: bytes, id_token: bytes | None = None) -> Message:
         """The answer to a request of our own. Raises UpstreamError."""
-        return await self._send_own(own_request(own_id(), method, params))
+        return await self._send_own(own_request(id_token or own_id(), method, params))
 
     def send_own_word(self, method: str, params: bytes | None = None) -> None:
         """Sends a notification of our own."""

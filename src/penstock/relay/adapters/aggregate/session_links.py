@@ -15,6 +15,7 @@ from msgspec import Struct
 from penstock import limits
 from penstock.errors import PenstockError, UpstreamError
 from penstock.relay.adapters.aggregate.hub import Hub
+from penstock.relay.adapters.aggregate.listening import Listening
 from penstock.relay.adapters.aggregate.member import Member
 from penstock.relay.adapters.aggregate.member_link import LinkOwner, MemberLink
 from penstock.relay.adapters.aggregate.notices import Notices
@@ -67,12 +68,14 @@ class SessionLinks(LinkOwner):
         self.level: bytes | None = None
         self.subscribed: dict[str, str] = {}  # resources, and whose they are
         self.held: list[Message] = []
+        self.listenings: dict[bytes, Listening] = {}  # by the ids of clients' requests
         self._met: set[str] = set()  # members that there was a link to
         self._is_modern_refused = False
         self.is_over = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._reasons: set[str] = set()
         view.on_change.append(self.notices.changed)
+        hub.on_back.append(self.back)
         if owns_hub:
             hub.look_again = self._reopen
             hub.on_fatal = self._give_up
@@ -114,6 +117,9 @@ class SessionLinks(LinkOwner):
         self.notices.stop()
         if self.notices.changed in self.view.on_change:
             self.view.on_change.remove(self.notices.changed)
+            self.hub.on_back.remove(self.back)
+        for listening in self.listenings.values():
+            listening.stop()
         for task in tuple(self._tasks):
             task.cancel()
         links, self.links = list(self.links.values()), {}
@@ -176,7 +182,7 @@ class SessionLinks(LinkOwner):
         """Whether something is under way with a member, or expected of it."""
         return (
             link.has_tasks
-            or bool(link.asked)
+            or bool(link.asked or link.listens)
             or link.name in self.subscribed.values()
             or any(pending.link is link for pending in self.pending.values())
         )
@@ -266,7 +272,7 @@ class SessionLinks(LinkOwner):
         """Whether enough is known to say who gets what."""
         if not self.hub.is_settled:
             return False
-        return self.era is Era.LEGACY or self.owns_hub or self.hub.is_modern is not None
+        return self.era is Era.LEGACY or self.owns_hub or self.hub.is_modern is True
 
     def _hold(self, message: Message) -> None:
         self.held.append(message)
@@ -274,8 +280,11 @@ class SessionLinks(LinkOwner):
             self.hub.when_settled(self._release)
 
     def _release(self) -> None:
-        if not self._is_open:
+        if not self._is_open and self.hub.is_modern is None:
             self.hub.when_modern_known(self._release)
+            return
+        if not self._is_open:
+            self.refuse_modern()
             return
         held, self.held = self.held, []
         for message in held:
@@ -287,6 +296,10 @@ class SessionLinks(LinkOwner):
         assert self.receiver is not None
         if not self.is_over:
             self.receiver.from_upstream(raw)
+
+    def back(self, member: Member) -> None:
+        """A member that was lost is there again."""
+        raise NotImplementedError
 
     def say_changed(self, kind: str) -> None:
         """Tells the client that a list has changed."""

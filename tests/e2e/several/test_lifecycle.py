@@ -1,0 +1,135 @@
+"""How several upstreams start, fail, come back and end: none of them is the others' trouble."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from doors import DEADLINE, StdioDoor
+from several import Several, names, over_http, says, wait_until
+
+CHANGED = b"notifications/tools/list_changed"
+
+
+def changes(client: object) -> int:
+    return sum(CHANGED in one.raw for one in client.heard)  # type: ignore[attr-defined]
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_19_the_rest_is_there_when_some_are_refused_hung_or_garbage(tmp_path: Path) -> None:
+    several = Several(tmp_path, lists={"wait": "2s"}).add("one").add("garbage", garbage=True, exit=True)
+    several.add_entry("nowhere", {"url": f"http://127.0.0.1:{unused_port()}/mcp"})
+    several.add_entry("nothing", {"command": str(tmp_path / "no-such-program")})
+    several.add("hung", silent=["initialize"])
+    with several.stdio() as client:
+        assert names(client) == ["echo"]
+        assert says(client.call("echo")) == "one:echo"
+
+
+def test_19_when_all_have_failed_we_end_and_name_each(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("first", exit=True).add("second", exit=True)
+    with several.errors.open("ab") as errors:
+        client = StdioDoor(several.words("--stdio"), "legacy", errors)
+        client.request(
+            b"1",
+            "initialize",
+            b'{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}',
+        )
+        assert client.process.wait(DEADLINE) == 1
+        client.close()
+    said = several.errors.read_text()
+    assert "No upstream could be had" in said
+    assert "first:" in said
+    assert "second:" in said
+
+
+def test_19_a_required_one_that_is_not_there_ends_us(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one").add("must", {"required": True}, exit=True)
+    with several.errors.open("ab") as errors:
+        process = subprocess.Popen(several.words("--listen", "0"), stdin=subprocess.DEVNULL, stderr=errors)
+    assert process.wait(DEADLINE) == 1
+    assert "Required and not there: must" in several.errors.read_text()
+
+
+def test_20_a_killed_upstream_is_an_error_at_once_and_works_again_by_itself(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one", tools=["hang", "echo"]).add("two", tools=["other"])
+    with several.stdio() as client:
+        before = client.ask("tools/list")["result"]
+        client.request(b"9", "tools/call", b'{"name":"hang","arguments":{}}')
+        wait_until(lambda: several.calls("one"))
+        os.kill(several.starts("one")[0], signal.SIGKILL)
+        error = json.loads(client.answer(b"9"))["error"]
+        assert (error["code"], error["message"]) == (-32603, "one is not available")
+        assert says(client.call("other")) == "two:other"
+        assert client.ask("tools/list")["result"] == before
+        wait_until(lambda: len(several.starts("one")) == 2)
+        wait_until(lambda: "result" in client.call("echo"))
+        assert changes(client) == 0
+    assert len(several.starts("two")) == 1
+
+
+def test_22_a_late_starter_comes_by_a_notice(tmp_path: Path) -> None:
+    several = Several(tmp_path, lists={"wait": "300ms"}).add("one").add("late", tools=["later"], delay=1.5)
+    with several.stdio() as client:
+        assert names(client) == ["echo"]
+        client.message(lambda raw: CHANGED in raw)
+        assert names(client) == ["echo", "later"]
+        assert says(client.call("later")) == "late:later"
+
+
+def test_24_sessions_that_only_list_start_no_child_and_none_is_left(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one").add("two", tools=["other"])
+    with several.listening() as port:
+        for _ in range(20):
+            with over_http(port, listens=False) as client:
+                assert names(client) == ["echo", "other"]
+        assert [len(several.starts(name)) for name in ("one", "two")] == [1, 1]
+        with over_http(port) as client:
+            assert says(client.call("other")) == "two:other"
+            assert len(several.starts("one")) == 1
+        several.process.kill()
+        several.process.wait()
+        wait_until(lambda: not any(alive(pid) for name in ("one", "two") for pid in several.starts(name)))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_26_many_changes_are_two_fetches_and_one_notice(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one", tools=["change"]).add("two", tools=["other"])
+    with several.stdio() as client:
+        assert names(client) == ["change", "other"]
+        client.call("change", b'{"add":["new"],"times":200}')
+        client.message(lambda raw: CHANGED in raw)
+        assert names(client) == ["change", "new", "other"]
+        lists = sum(one["method"] == "tools/list" for one in several.heard("one"))
+        assert 2 <= lists <= 3
+        client.call("change", b'{"times":200}')
+        wait_until(lambda: sum(one["method"] == "tools/list" for one in several.heard("one")) > lists)
+        client.call("other")
+        assert changes(client) == 1
+
+
+def test_31_no_upstream_gets_a_foreign_variable(tmp_path: Path, monkeypatch: object) -> None:
+    monkeypatch.setenv("FOREIGN_TOKEN", "secret")  # type: ignore[attr-defined]
+    several = Several(tmp_path).add("one", {"env": {"OWN": "${FOREIGN_TOKEN}"}}, tools=["env"])
+    several.add("two", tools=["env"])
+    with several.stdio() as client:
+        assert client.call("env")["result"]["env"]["OWN"] == "secret"
+        assert "secret" not in json.dumps(client.call("two__env"))
