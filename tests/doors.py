@@ -423,10 +423,11 @@ class SseDoor(HttpDoor):
     """A client of the legacy HTTP+SSE transport."""
 
     kind = "sse"
+    path = "/sse"
 
     def __init__(self, port: int, era: str, more: dict[str, str] | None = None) -> None:
         super().__init__(port, era, more)
-        self.stream = self.http("GET", "/sse", {"Accept": "text/event-stream"}, label="GET")
+        self.stream = self.http("GET", self.path, {"Accept": "text/event-stream"}, label="GET")
         kind, data = read_event(self.until(lambda: self.stream.events or (self.stream.is_over and [b""]))[0])
         assert kind == "endpoint", (self.stream.status, bytes(self.stream.body))
         self.endpoint = data.decode()
@@ -442,6 +443,7 @@ class LegacyDoor(HttpDoor):
     """A client of Streamable HTTP."""
 
     kind = "streamable"
+    path = "/mcp"
 
     def __init__(self, port: int, era: str, more: dict[str, str] | None = None, listens: bool = True) -> None:
         super().__init__(port, era, more)
@@ -468,7 +470,7 @@ class LegacyDoor(HttpDoor):
     def post(self, raw: bytes, **more: str) -> Response:
         """Posts one message, without waiting."""
         headers = {**self.headers(raw), **{name.replace("_", "-"): value for name, value in more.items()}}
-        return self.http("POST", "/mcp", headers, raw, label=id_of(raw) or "POST")
+        return self.http("POST", self.path, headers, raw, label=id_of(raw) or "POST")
 
     def say(self, raw: bytes) -> None:
         response = self.post(raw)
@@ -500,7 +502,7 @@ class LegacyDoor(HttpDoor):
 
     def listen(self) -> Response:
         """Opens the GET stream, and waits until it is open."""
-        self.stream = stream = self.http("GET", "/mcp", self.headers(), label="GET")
+        self.stream = stream = self.http("GET", self.path, self.headers(), label="GET")
         self.until(lambda: stream.status)
         return stream
 

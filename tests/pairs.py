@@ -94,7 +94,7 @@ class Proxy:
 
     def find_port(self) -> None:
         """Waits until it listens."""
-        self.port = int(said(self.errors, rb"Listening on http://\S+:(\d+)/mcp", self.process))
+        self.port = int(said(self.errors, rb"Listening on https?://\S+:(\d+)/mcp", self.process))
 
     @property
     def stderr(self) -> str:

@@ -74,5 +74,7 @@ def _extent(config: ProxyConfig) -> loop.Extent:
         reached = [member.upstream for member in upstream.members]
     if config.shared is not None or any(isinstance(one, UrlUpstream) and one.url.is_tls for one in reached):
         return "tls"
+    if config.access is not None and config.access.speaks_tls:
+        return "tls"
     # Rules may run code of others, start processes and, after a reload, speak TLS.
     return "parts" if config.interceptor is None else "whole"

@@ -70,6 +70,7 @@ def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> Prox
         path=file.path,
         digest=file.digest,
         observe=_observe(options, file),
+        access=file.access,
     )
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.downstream.era_door import EraDoor
     from penstock.downstream.passthrough import Passthrough
     from penstock.gate.record import Observer
+    from penstock.live_rules import LiveRules
     from penstock.open_fleet import Fleet
     from penstock.open_several import Several
     from penstock.upstream.watch import UpstreamWatch
@@ -65,21 +66,29 @@ class Endpoint:
         prefix: bytes = b"",
         fleet: Fleet | None = None,
         several: Several | None = None,
+        sibling: Endpoint | None = None,
+        public_url: str | None = None,
     ) -> None:
         """`on_lost` hears when nobody can be served here any more. `prefix` comes before the paths of the
         doors, such as `/team` for `/team/mcp`. `several`: what clients see here of
-        several upstreams, where another endpoint shares them."""
+        several upstreams, where another endpoint shares them. The rules are a `sibling`'s, where there is
+        one: then what they count is counted once. `public_url` is where clients reach us, if that is not
+        where we listen."""
         self._config = config
         self._warden = warden
         self._on_lost = on_lost
-        self._prefix = prefix
+        self.prefix = prefix
+        self._public_url = public_url
         self._is_lost = False
         self.several: Several | None = None
         if isinstance(config.upstream, SeveralUpstreams):
             from penstock.open_several import open_shared
 
             self.several = several or open_shared(config, warden)
-        self.live_rules = open_live_rules(config, reread, warden, list(observers), fleet)
+        self._has_own_rules = sibling is None
+        self.live_rules: LiveRules | None = None if sibling is None else sibling.live_rules
+        if sibling is None:
+            self.live_rules = open_live_rules(config, reread, warden, list(observers), fleet)
         self._opened = open_gate(config, self.live_rules, observers)
         self._lists = KeptLists(self._learn)
         self._lists.is_refreshed = config.refreshes_tools
@@ -208,7 +217,7 @@ class Endpoint:
             self._watch = UpstreamWatch(
                 client, self._on_upstream_lost, lambda: self._state.move(State.CONNECTED)
             )
-        if self.live_rules is not None:
+        if self.live_rules is not None and self._has_own_rules:
             self.live_rules.start()
 
     def _open_shared(self) -> UpstreamLink:
@@ -227,20 +236,20 @@ class Endpoint:
 
     def doors(self) -> dict[bytes, Door]:
         """The doors by their paths."""
-        messages = self._prefix + b"/messages"
+        messages = self.prefix + b"/messages"
         sse = SseDoor(self._pool, self._sessions, self._on_session_lost, messages)
         return {
-            self._prefix + b"/mcp": self._streamable_door(),
-            self._prefix + b"/sse": sse.handle_stream,
+            self.prefix + b"/mcp": self._streamable_door(),
+            self.prefix + b"/sse": sse.handle_stream,
             messages: sse.handle_message,
-            self._prefix + READY: self._readiness.handle,
+            self.prefix + READY: self._readiness.handle,
         }
 
     def waiting_doors(self) -> dict[bytes, Door]:
         """The doors while the upstream is not there yet."""
-        paths = [self._prefix + path for path in (b"/mcp", b"/sse", b"/messages")]
+        paths = [self.prefix + path for path in (b"/mcp", b"/sse", b"/messages")]
         waiting: dict[bytes, Door] = dict.fromkeys(paths, self._readiness.not_ready)
-        return waiting | {self._prefix + READY: self._readiness.handle}
+        return waiting | {self.prefix + READY: self._readiness.handle}
 
     @property
     def well_known(self) -> Door | None:
@@ -271,6 +280,10 @@ class Endpoint:
             config.connect_seconds,
         )
         self._passthrough.refreshes = config.refreshes_tools
+        is_known = config.access is not None and config.access.auth is not None
+        if is_known if upstream.is_stripped is None else upstream.is_stripped:
+            self._passthrough.heads.strip(dict(upstream.relays))
+        self._passthrough.serve_at(self._public_url, self.prefix + b"/mcp")
         if config.call_seconds is not None:
             from penstock.downstream.call_timer import CallTimer
 
@@ -373,7 +386,7 @@ class Endpoint:
         await self._pool.closed()
         if self.several is not None:
             await self.several.close()
-        if self.live_rules is not None:
+        if self.live_rules is not None and self._has_own_rules:
             await self.live_rules.close()
 
 

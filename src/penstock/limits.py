@@ -288,6 +288,42 @@ KNOWN_SESSION_IDS = 100_000
 KNOWN_SESSION_ID_BYTES = 128
 """How long such an id may be; servers make them of 32 or 36. A longer one works too, and costs a question."""
 
+KEYS_SECONDS = 600.0
+"""How often the keys of an authorization server are fetched again."""
+
+KEYS_UNKNOWN_SECONDS = 60.0
+"""How often at most because a token names a key that nobody knows: anybody can make up such a name."""
+
+KEYS_OUTAGE_SECONDS = 24 * 3600.0
+"""How long keys count that could not be fetched again."""
+
+KEYS_FETCH_SECONDS = 10.0
+"""How long fetching them may take."""
+
+KEYS_BYTES = 256 * 1024
+"""How large a set of keys, or metadata, may be."""
+
+KNOWN_TOKENS = 10_000
+"""Tokens, and callers, of which is remembered what was found out about them."""
+
+VERDICT_KNOWN_SECONDS = 300.0
+"""How long that counts at most: then the signature is checked again, with the keys of that time."""
+
+TOKEN_AHEAD_SECONDS = 60.0
+"""How far ahead of ours the clock of an authorization server may be."""
+
+TLS_HANDSHAKE_SECONDS = 20.0
+"""How long a client may take to agree on TLS with the listener."""
+
+TLS_SHUTDOWN_SECONDS = 2.0
+"""How long a client may take to take leave of it; most never do."""
+
+CALLER_SESSIONS = 10_000
+"""Sessions that one caller may own at a time, where callers are known; the longest unused one gives way."""
+
+LAPSE_LOOK_SECONDS = 20.0
+"""How often it is looked whether somebody's credential has lapsed whose stream is still open."""
+
 UNREAD_BYTES = 12 * 1024 * 1024
 """Held for a client that does not read while others wait for the same link; past it, it is cut off."""
 

@@ -17,12 +17,13 @@ from penstock.downstream.mcp_head import Door
 from penstock.downstream.router import Router
 from penstock.endpoint import Endpoint
 from penstock.errors import PenstockError
-from penstock.net.http_server import HttpServer, ServerLimits
+from penstock.net.http_server import Handler, HttpServer, ServerLimits
 from penstock.net.warden import Warden
 from penstock.observers import open_observers
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
+    from penstock.open_access import Access
     from penstock.open_fleet import Fleet
 
 log = logging.getLogger("penstock")
@@ -65,13 +66,22 @@ class _Listening:
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._signals = 0
         self._is_listening = False
-        self._endpoints = [Endpoint(config, warden, reread, observers, self._end, fleet=fleet)]
+        self._access: Access | None = None
+        if config.access is None:
+            self._endpoints = [Endpoint(config, warden, reread, observers, self._end, fleet=fleet)]
+        else:
+            from penstock.open_access import Access
+
+            self._access = Access(config, warden, reread, observers, self._end, fleet)
+            self._endpoints = self._access.endpoints
 
     async def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self._on_signal, number)
         guard = self._guard()
-        server = HttpServer(Router(guard, self._waiting_doors(), None), ServerLimits.affordable())
+        if self._access is not None:
+            await self._access.prepare()
+        server = HttpServer(self._waiting_router(guard), ServerLimits.affordable())
         meeting = self._loop.create_task(self._meet_upstreams(server, guard))
         self._ending.add_done_callback(lambda ending: meeting.cancel())
         await asyncio.wait({meeting})
@@ -81,6 +91,8 @@ class _Listening:
                 await endpoint.closed()
             return 0
         await meeting
+        if self._access is not None:
+            self._access.start(server)
         server.serve(self._router(guard))
         if not self._is_listening:
             await self._listen(server, guard)
@@ -98,15 +110,10 @@ class _Listening:
         """Opens the port, and says which."""
         self._is_listening = True
         assert self._config.listen is not None
-        host, port = await server.listen(*self._config.listen)
-        shown = f"[{host}]" if ":" in host else host
-        log.info(
-            "Listening on http://%s:%d/mcp (Streamable HTTP) and http://%s:%d/sse (legacy SSE).",
-            shown,
-            port,
-            shown,
-            port,
-        )
+        tls = self._access.maybe_tls() if self._access is not None else None
+        host, port = await server.listen(*self._config.listen, tls=tls)
+        shown = f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
+        log.info("Listening on %s/mcp (Streamable HTTP) and %s/sse (legacy SSE).", shown, shown)
         if not server.is_loopback:
             guard.open_to_others(socket.gethostname())
             log.info(
@@ -127,7 +134,16 @@ class _Listening:
     def _guard(self) -> HostOriginCheck:
         config = self._config
         assert config.listen is not None
-        return HostOriginCheck([*config.allowed_hosts, config.listen[0]], list(config.allowed_origins))
+        hosts = [*config.allowed_hosts, config.listen[0]]
+        if self._access is not None:
+            hosts += self._access.hosts
+        return HostOriginCheck(hosts, list(config.allowed_origins))
+
+    def _waiting_router(self, guard: HostOriginCheck) -> Handler:
+        """The front while an upstream is not there yet."""
+        if self._access is not None:
+            return self._access.waiting_router(guard)
+        return Router(guard, self._waiting_doors(), None)
 
     def _waiting_doors(self) -> dict[bytes, Door]:
         """The doors while an upstream is not there yet."""
@@ -136,7 +152,9 @@ class _Listening:
             doors |= endpoint.waiting_doors()
         return doors
 
-    def _router(self, guard: HostOriginCheck) -> Router:
+    def _router(self, guard: HostOriginCheck) -> Handler:
+        if self._access is not None:
+            return self._access.router(guard)
         doors: dict[bytes, Door] = {}
         for endpoint in self._endpoints:
             doors |= endpoint.doors()
@@ -147,7 +165,8 @@ class _Listening:
         self._signals += 1
         if self._signals > 1:
             raise SystemExit(128 + number)
-        rules = [endpoint.live_rules for endpoint in self._endpoints if endpoint.live_rules is not None]
+        found = [endpoint.live_rules for endpoint in self._endpoints if endpoint.live_rules is not None]
+        rules = list(dict.fromkeys(found))  # profiles have the same
         if number is signal.SIGHUP and rules:
             self._signals -= 1
             for live_rules in rules:
@@ -169,3 +188,5 @@ class _Listening:
             await asyncio.wait({drained}, timeout=limits.DRAIN_LOOK_SECONDS)
         for endpoint in self._endpoints:
             await endpoint.close()
+        if self._access is not None:
+            await self._access.close()

@@ -98,6 +98,10 @@ def summarize(config: FileConfig) -> Iterator[str]:
     yield from _upstream(config.upstream)
     yield from _tools(config)
     yield from _doors(config)
+    if config.access is not None:
+        from penstock.commands.check_access import summarize_access
+
+        yield from summarize_access(config.access)
     if config.validate is not None:
         withheld = " and withheld" if config.validate == "strict" else ""
         yield f"Validate: what the upstream sends against the MCP schema is told{withheld}."

@@ -44,6 +44,7 @@ VERBS: dict[str, Verb] = {
     ),
     "check": Verb("before you start", "what is wrong with a configuration, or what it will do", "check"),
     "rules": Verb("before you start", "try the rules of a configuration: test, explain", "rules"),
+    "token": Verb("before you start", "a new bearer token for a caller of the listener", "token"),
     "clients": Verb("at home", "the servers of your AI clients, and which are behind Penstock", "clients"),
     "wrap": Verb("at home", "put Penstock before servers that a client already starts", "wrap"),
     "doctor": Verb(

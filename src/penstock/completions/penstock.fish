@@ -50,8 +50,8 @@ function _shtab_penstock_using
   test "$_shtab_penstock_cmdpath" = "$argv"
 end
 
-set -g _shtab_penstock_commands tools check rules clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask
-set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --group-by --header --header-from --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --only --order --otel --out --pace --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --watch --webhook
+set -g _shtab_penstock_commands tools check rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask
+set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --group-by --header --header-from --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --only --order --otel --out --pace --profile --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --watch --webhook
 
 complete -c penstock -e
 complete -c penstock -f
@@ -132,6 +132,10 @@ complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -
 complete -c penstock -n '_shtab_penstock_using rules' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using rules' -l from -xka "client upstream" -d 'who sent the messages on stdin'
 complete -c penstock -n '_shtab_penstock_using rules; and test $_shtab_penstock_npos -eq 0' -ka "test explain" -d 'what to do with the rules'
+complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a token -d 'Make a bearer token of 256 random bits. stdout has the token, once: give it to the client, which sends it as Authorization: Bearer TOKEN. stderr has the row for auth.tokens in the configuration, which holds only its SHA-256.'
+complete -c penstock -n '_shtab_penstock_using token' -s h -l help -d 'show this help message and exit'
+complete -c penstock -n '_shtab_penstock_using token' -l profile -x -d 'the one profile that it opens'
+complete -c penstock -n '_shtab_penstock_using token; and test $_shtab_penstock_npos -eq 0' -ka "new" -d 'what to do'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a clients -d 'Show the MCP servers that the AI clients on this machine start, and which of them are behind Penstock. Nothing is changed.'
 complete -c penstock -n '_shtab_penstock_using clients' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using clients' -l client -xka "claude-code claude-desktop cursor vscode vscode-insiders windsurf devin codex gemini zed cline goose continue jetbrains junie copilot-jetbrains lmstudio opencode copilot-cli kiro amp antigravity" -d 'only this client; see penstock clients'

@@ -12,7 +12,7 @@ from penstock import limits
 from penstock.config.check import Findings, Section, check_section
 from penstock.config.formats.document import Document, Path, Unreadable
 from penstock.config.formats.reading import read_document
-from penstock.config.keys import INTERCEPTOR, OBSERVED, SERVER_TABLES, SEVERAL
+from penstock.config.keys import ACCESS, INTERCEPTOR, OBSERVED, SERVER_TABLES, SEVERAL
 from penstock.config.model import (
     CommandUpstream,
     FileConfig,
@@ -33,6 +33,7 @@ from penstock.wire.http.url import parse_url
 from penstock.wire.mcp.replies import TOOL_NOT_FOUND, one_line
 
 if TYPE_CHECKING:
+    from penstock.auth.terms import AccessTerms
     from penstock.config.members import MembersReading
     from penstock.config.shared import PeerSettings, SharedSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
@@ -153,6 +154,7 @@ class ConfigReading:
             divides_limits=root.get("worker_limits") == "divide",
             shared=self._shared(),
             peer=self._peer(),
+            access=self._access(),
         )
 
     def _shared(self) -> SharedSettings | None:
@@ -180,6 +182,13 @@ class ConfigReading:
         except ConfigError as error:
             self.findings.add_error(("peer",), error)
             return None
+
+    def _access(self) -> AccessTerms | None:
+        if not any(name in self.root for name in ACCESS):
+            return None
+        from penstock.config.access_file import AccessReading
+
+        return AccessReading(self.root, self.findings, os.path.dirname(self.path)).read()
 
     def _observe(self) -> tuple[tuple[str, Section], ...]:
         sections = {name: self.root[name] for name in OBSERVED if name in self.root}

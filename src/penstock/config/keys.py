@@ -78,6 +78,15 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             "Over stdio, what a request hears when the upstream is lost: an error, or nothing.",
             CRASHES,
         ),
+        Key("auth", Kind.SECTION, "With `listen`: how clients show who they are.", section="auth"),
+        Key("tls", Kind.SECTION, "With `listen`: speak TLS.", section="tls"),
+        Key(
+            "public_url",
+            Kind.TEXT,
+            "With `listen`: the address at which clients reach us, such as https://gate.example.",
+        ),
+        Key("profiles", Kind.SECTION_MAP, "Views of the whole, each with less in it.", section="profile"),
+        Key("choose", Kind.SECTION, "By what a client's profile is chosen.", section="choose"),
         Key("timeouts", Kind.SECTION, "How long to wait.", section="timeouts"),
         Key("limits", Kind.SECTION, "How much is taken.", section="limits"),
         Key("log", Kind.SECTION, "What is said on stderr.", section="log"),
@@ -159,6 +168,51 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("keys", Kind.TEXTS, "Further names of members whose values are secret."),
         Key("patterns", Kind.TEXTS, "Further patterns of what is secret (RE2)."),
         Key("values_of", Kind.TEXTS, "Environment variables whose values are secret."),
+    ),
+    "auth": (
+        Key("tokens", Kind.SECTIONS, "Bearer tokens; `penstock token new` makes one.", section="token"),
+        Key("jwt", Kind.SECTION, "Access tokens of an OAuth authorization server.", section="jwt"),
+        Key("certs", Kind.SECTIONS, "Client certificates that `tls.client_ca` has signed.", section="cert"),
+    ),
+    "token": (
+        Key("id", Kind.TEXT, "What its bearer is called in logs and in the audit."),
+        Key("sha256", Kind.TEXT, "The SHA-256 of the token, in hexadecimal digits."),
+        Key("profile", Kind.TEXT, "The one profile that it opens; default what its bearer chooses."),
+    ),
+    "cert": (
+        Key("id", Kind.TEXT, "What its bearer is called in logs and in the audit."),
+        Key("sha256", Kind.TEXT, "The SHA-256 of the certificate (DER), in hexadecimal digits."),
+        Key("name", Kind.TEXT, "Or a name in it: common name, DNS, URI or e-mail."),
+        Key("profile", Kind.TEXT, "The one profile that it opens; default what its bearer chooses."),
+    ),
+    "jwt": (
+        Key("issuer", Kind.TEXT, "The authorization server: `iss`, and where its metadata is."),
+        Key("audience", Kind.TEXTS, "Values of `aud` that are us; beside them, the address of each door."),
+        Key("scopes", Kind.TEXTS, "Scopes that a token must all have."),
+        Key("profile_claim", Kind.TEXT, "The claim that names the one profile which a token opens."),
+        Key("jwks", Kind.TEXT, "Where its keys are; default what its metadata says."),
+    ),
+    "tls": (
+        Key("cert", Kind.TEXT, "Our certificate and those that lead to its root (PEM)."),
+        Key("key", Kind.TEXT, "Its key (PEM, not encrypted)."),
+        Key("client_ca", Kind.TEXT, "Who signs the certificates of clients (PEM)."),
+    ),
+    "profile": (
+        Key("upstreams", Kind.TEXTS, "Names in `mcpServers`: only these; default all."),
+        Key("tools", Kind.SECTION, "Which tools are left: `deny`, `allow` and `read_only`.", section="tools"),
+    ),
+    "choose": (
+        Key("header", Kind.TEXT, "A header in which a client names its profile."),
+        Key(
+            "clients",
+            Kind.TEXT_MAP,
+            "A client's own name, and its profile. A convenience: names prove nothing.",
+        ),
+        Key(
+            "default",
+            Kind.TEXT,
+            "The profile of who chooses none; default all, but with `auth` to be written.",
+        ),
     ),
     "upstream": (
         Key(
@@ -280,6 +334,8 @@ INTERCEPTOR = "interceptor"
 
 SEVERAL = ("names", "lists", "server", "search")
 """Sections about several servers behind one door."""
+ACCESS = ("auth", "tls", "public_url", "profiles", "choose")
+"""Sections about who may come in, and what they get."""
 
 OBSERVED = ("record", "audit", "metrics", "telemetry", "mask")
 """Sections about what is kept, counted and traced."""

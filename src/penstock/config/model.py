@@ -19,6 +19,7 @@ from penstock.wire.http.url import Url
 from penstock.wire.sizes import BadSize, parse_size, spoken_size
 
 if TYPE_CHECKING:
+    from penstock.auth.terms import AccessTerms
     from penstock.config.shared import PeerSettings, SharedSettings
     from penstock.observe.replay import ReplayBook
     from penstock.observe.settings import ObserveSettings
@@ -54,6 +55,8 @@ class UrlUpstream(Struct, frozen=True):
     reconnect: bool = False  # when it is lost
     passes_cookies: bool = False  # between it and clients over HTTP
     renews: bool = False  # begin a session again that it has forgotten
+    is_stripped: bool | None = None  # whether clients' own headers stay here; None: where callers are known
+    relays: tuple[tuple[bytes, bytes], ...] = ()  # a client's header (lower case), and its name upstream
 
 
 class ReplayUpstream(Struct, frozen=True):
@@ -115,6 +118,8 @@ class ProxyConfig(Struct, frozen=True):
     divides_limits: bool = False  # each worker has its part of every limit
     shared: SharedSettings | None = None  # what several instances share
     peer: PeerSettings | None = None  # where they reach us
+    access: AccessTerms | None = None  # who may come in and which profiles there are, where the file says so
+    profile: str = ""  # which profile this is the view of
 
     @property
     def reconnects(self) -> bool:
@@ -164,6 +169,7 @@ class FileConfig(Struct, frozen=True):
     divides_limits: bool = False
     shared: SharedSettings | None = None
     peer: PeerSettings | None = None
+    access: AccessTerms | None = None
 
 
 NO_FILE = FileConfig()

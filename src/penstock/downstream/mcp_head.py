@@ -39,13 +39,14 @@ class McpHead(Struct):
     authorization: bytes | None
     door: Door | None = None  # whose it is, once it has been let in
     extra: Headers | tuple[()] = ()  # headers that go with every reply to it
+    caller: bytes = b""  # who sends it, where callers are known: it has shown a credential of ours
     _principal: bytes | None = None
 
     @property
     def principal(self) -> bytes:
         """What stands for the credentials that the client shows."""
         if self._principal is None:
-            self._principal = principal_of(self.authorization)
+            self._principal = principal_of(self.caller or self.authorization)
         return self._principal
 
 

@@ -19,7 +19,7 @@ WELL_KNOWN = b"/.well-known/oauth-protected-resource"
 _METADATA = re.compile(rb'(?i)(resource_metadata\s*=\s*")([^"]*)(")')
 
 
-def own_resource(body: bytes, origin: bytes) -> bytes:
+def own_resource(body: bytes, origin: bytes, path: bytes = b"/mcp") -> bytes:
     """Metadata of a protected resource with our endpoint as the resource; anything else as it is."""
     try:
         found = members(body)
@@ -27,17 +27,17 @@ def own_resource(body: bytes, origin: bytes) -> bytes:
         return body
     if "resource" not in found or "authorization_servers" not in found:
         return body
-    return with_value(body, found, "resource", msgspec.json.encode((origin + b"/mcp").decode("latin-1")))
+    return with_value(body, found, "resource", msgspec.json.encode((origin + path).decode("latin-1")))
 
 
-def own_challenge(headers: Headers, origin: bytes, upstream: Url) -> Headers:
+def own_challenge(headers: Headers, origin: bytes, upstream: Url, path: bytes = b"/mcp") -> Headers:
     """Headers whose WWW-Authenticate points to the metadata that we relay, and not to the upstream's own."""
     theirs = upstream.origin.encode()
 
     def ours(found: re.Match[bytes]) -> bytes:
         if not found[2].startswith(theirs + WELL_KNOWN):
             return found[0]  # somewhere else: that is not ours to relay
-        return b"%b%b%b/mcp%b" % (found[1], origin, WELL_KNOWN, found[3])
+        return b"%b%b%b%b%b" % (found[1], origin, WELL_KNOWN, path, found[3])
 
     return [
         (name, _METADATA.sub(ours, value) if name.lower() == b"www-authenticate" else value)

@@ -15,6 +15,7 @@ from penstock import limits
 from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS, CatalogFetch
 from penstock.downstream.ignore_response import IgnoreResponse
 from penstock.downstream.mcp_head import peer_of
+from penstock.downstream.oauth_metadata import own_challenge
 from penstock.downstream.passthrough_batch import PostedBatch
 from penstock.downstream.passthrough_head import HeadReader, PassthroughHead
 from penstock.downstream.passthrough_response import PassthroughResponse
@@ -88,21 +89,31 @@ class Passthrough:
         self.answers_with_events = (
             False  # how the upstream last answered a legacy request: so do we, for lists
         )
-        self._heads = HeadReader(client, headers, catalogs, passes_cookies)
-        self.kept_from_clients = self._heads.kept_from_clients
+        self.heads = HeadReader(client, headers, catalogs, passes_cookies)
         self._catalogs, self._lists = catalogs, catalogs.lists
         self.has_sessions = has_sessions
         self.refreshes = False  # tool lists follow the upstream's
+        self.own_path = b"/mcp"
         self.under_way: set[PassthroughResponse] = set()
         self.unheard: dict[PassthroughResponse, None] = {}  # whose clients are gone, oldest first
 
     def carried(self, headers: Headers) -> Headers:
         """What of a client's headers goes up where its message is translated."""
-        return self._heads.carried(headers)
+        return self.heads.carried(headers)
+
+    def serve_at(self, public_url: str | None, path: bytes) -> None:
+        """Says where clients find this door, if that is not where they write in Host, at /mcp."""
+        self.own_path = path
+        if public_url is not None:
+            self.heads.origin = public_url.encode()
+
+    def own_challenge(self, headers: Headers, origin: bytes) -> Headers:
+        """Headers of a refusal that point to metadata at our address."""
+        return own_challenge(headers, origin, self.client.url, self.own_path)
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Takes one request to the MCP endpoint."""
-        head = self._heads.read(request)
+        head = self.heads.read(request)
         if head.is_session_malformed:
             refuse(reply, 400, "Invalid request: malformed session id")
         elif request.method == b"POST":
@@ -122,10 +133,10 @@ class Passthrough:
         # Metadata of the endpoint lives under the endpoint's path, which is another one upstream.
         target = request.target
         path, _, query = target.partition(b"?")
-        if path.endswith(b"/mcp"):
-            path = path[: -len(b"/mcp")] + self.client.url.target.partition(b"?")[0].rstrip(b"/")
+        if path.endswith(self.own_path):
+            path = path[: -len(self.own_path)] + self.client.url.target.partition(b"?")[0].rstrip(b"/")
         target = path + (b"?" + query if query else b"")
-        self.pass_on(request, reply, self._heads.read(request), None, b"", Exchange(), target)
+        self.pass_on(request, reply, self.heads.read(request), None, b"", Exchange(), target)
 
     # --- requests ---------------------------------------------------------------------------------------
 
@@ -178,7 +189,7 @@ class Passthrough:
         self, verdict: Verdict, message: Message, exchange: Exchange, request: Request, reply: Reply
     ) -> None:
         """Does what was decided about a message of a client's."""
-        head = self._heads.read(request)
+        head = self.heads.read(request)
         era = head.era
         if isinstance(verdict, Forward):
             passed = verdict.message or message
@@ -224,7 +235,7 @@ class Passthrough:
 
     def _answer_live(self, verdict: Answer, request: Request, reply: Reply) -> None:
         """Answers here, if the session lives."""
-        head = self._heads.read(request)
+        head = self.heads.read(request)
         if head.era is Era.MODERN or not self.has_sessions or head.session in self.sessions:
             self._answer(verdict, head.era, reply)
         else:
@@ -241,7 +252,7 @@ class Passthrough:
         message: Message,
         then: Callable[[ToolCatalog | UpstreamError], None],
     ) -> None:
-        head = self._heads.read(request)
+        head = self.heads.read(request)
         key = head.key
         known = self._catalogs.maybe_known(key)
         if known is not None:

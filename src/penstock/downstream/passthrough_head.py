@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from msgspec import Struct, structs
 
 from penstock.downstream.mcp_head import McpHead, read_head
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Request
-from penstock.relay.catalogs import Catalogs, rights_of
+from penstock.relay.catalogs import Catalogs, principal_of, rights_of
 from penstock.relay.kept_lists import CatalogKey
 from penstock.wire.http.http1 import Headers, end_to_end, find, find_all, response_start
 
 _NOT_PASSED_ON = frozenset((b"host", b"origin", b"accept-encoding", b"content-length"))
 _ABOUT_ONE_MESSAGE = frozenset((b"accept", b"content-type", b"content-encoding", b"last-event-id", b"expect"))
+# All that the transport needs, and a trace: whatever else a client sends may tell who it is.
+_PROTOCOL = frozenset(
+    b"accept content-type last-event-id mcp-method mcp-name mcp-protocol-version mcp-session-id "
+    b"traceparent".split()
+)
 # A browser sends the cookies of whatever else runs on this host: cookies know no ports.
 _COOKIES = frozenset((b"cookie", b"cookie2"))
 _SETS_COOKIES = frozenset((b"set-cookie", b"set-cookie2"))
@@ -39,6 +45,8 @@ class PassthroughHead(McpHead, kw_only=True):
         """What stands for whoever sends it, as far as the upstream can tell."""
         if self._rights is None:
             self._rights = rights_of(self.headers)
+            if self.caller:
+                self._rights = principal_of(self._rights + self.caller)
         return self._rights
 
 
@@ -53,6 +61,9 @@ class HeadReader:
         self._client = client
         self._added = added
         self._ours = frozenset(name.lower() for name, _ in added) | _NOT_PASSED_ON
+        self._relayed: Mapping[bytes, bytes] | None = None
+        self._objections: dict[int, str] = {}  # statuses that are none of the client's business
+        self.origin: bytes | None = None  # ours, where it does not depend on what clients write
         if not passes_cookies:
             self._ours |= _COOKIES
         self.kept_from_clients = frozenset[bytes]() if passes_cookies else _SETS_COOKIES
@@ -62,11 +73,35 @@ class HeadReader:
         and nothing that is about the message or the connection."""
         return [
             (name, value)
-            for name, value in end_to_end(headers)
-            if (low := name.lower()) not in self._ours
-            and low not in _ABOUT_ONE_MESSAGE
-            and not low.startswith(b"mcp-")
+            for name, value in self._passed(end_to_end(headers))
+            if (low := name.lower()) not in _ABOUT_ONE_MESSAGE and not low.startswith(b"mcp-")
         ]
+
+    def strip(self, relayed: Mapping[bytes, bytes]) -> None:
+        """From now on lets only the protocol's own headers pass, and those in `relayed` by another name."""
+        self._relayed = relayed
+        if not relayed:
+            # What the upstream wants is a matter between it and us. A client that were told would look for
+            # another credential to show to us, or give up the good one that it has.
+            self._objections[401] = "It does not take our credentials (HTTP 401)"
+
+    def read_answer(self, status: int, headers: Headers) -> AnswerHead:
+        """What the head of an upstream's answer means."""
+        return read_answer_head(status, headers, self.kept_from_clients, self._objections.get(status))
+
+    def _passed(self, headers: Headers) -> Headers:
+        """Of a client's headers, those that go upstream."""
+        relayed = self._relayed
+        if relayed is None:
+            return [field for field in headers if field[0].lower() not in self._ours]
+        kept = []
+        for name, value in headers:
+            low = name.lower()
+            if low in relayed:
+                kept.append((relayed[low], value))
+            elif low in _PROTOCOL or low.startswith(b"mcp-param-"):
+                kept.append((name, value))
+        return kept
 
     def read(self, request: Request) -> PassthroughHead:
         """What the head of `request` means."""
@@ -78,7 +113,7 @@ class HeadReader:
 
     def _read(self, request: Request, head: McpHead) -> PassthroughHead:
         # What the client sent, without what belongs to this hop, with what the user adds.
-        headers = [field for field in end_to_end(request.headers) if field[0].lower() not in self._ours]
+        headers = self._passed(end_to_end(request.headers))
         headers.append((b"Accept-Encoding", b"identity"))
         headers += self._added
         return PassthroughHead(
@@ -86,7 +121,7 @@ class HeadReader:
             headers=headers,
             start=self._client.prepare(request.method, self._client.url.target, headers),
             key=self._catalogs.key(head.era, headers),
-            origin=b"http://" + (request.header(b"host") or b"localhost"),
+            origin=self.origin or b"http://" + (request.header(b"host") or b"localhost"),
         )
 
 
@@ -100,7 +135,9 @@ class AnswerHead(Struct, frozen=True):
     start: bytes  # the same as bytes, for a whole reply to a POST
 
 
-def read_answer_head(status: int, headers: Headers, kept_from_clients: frozenset[bytes]) -> AnswerHead:
+def read_answer_head(
+    status: int, headers: Headers, kept_from_clients: frozenset[bytes], objection: str | None = None
+) -> AnswerHead:
     """What the head of an upstream's answer means, and the head that goes on to the client in its place."""
     kind = find(headers, b"content-type") or b""
     media = kind.partition(b";")[0].strip().lower()
@@ -108,7 +145,7 @@ def read_answer_head(status: int, headers: Headers, kept_from_clients: frozenset
     if media not in _MESSAGES:
         kept += _NO_PAGE
     return AnswerHead(
-        _maybe_objection(status, headers, media),
+        objection or _maybe_objection(status, headers, media),
         media == _EVENTS,
         find(headers, b"mcp-session-id"),
         kept,

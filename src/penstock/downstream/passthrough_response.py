@@ -17,8 +17,8 @@ from penstock.downstream.answer_bodies import (
     parts_of,
     read_answer,
 )
-from penstock.downstream.oauth_metadata import own_challenge, own_resource
-from penstock.downstream.passthrough_head import AnswerHead, PassthroughHead, read_answer_head
+from penstock.downstream.oauth_metadata import own_resource
+from penstock.downstream.passthrough_head import AnswerHead, PassthroughHead
 from penstock.downstream.passthrough_verdicts import judge
 from penstock.downstream.replies import send_json
 from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost
@@ -111,7 +111,7 @@ class PassthroughResponse:
         memo = self.ticket.head.memo
         known = memo.meaning
         if type(known) is not AnswerHead:
-            known = memo.meaning = read_answer_head(status, headers, self.passthrough.kept_from_clients)
+            known = memo.meaning = self.passthrough.heads.read_answer(status, headers)
         if known.objection is not None:
             self._fail(known.objection)
             return
@@ -121,7 +121,7 @@ class PassthroughResponse:
         if known.session is not None or status != 200 or self.method == b"DELETE" or is_unsure:
             self._note_session(status, known.session)
             if status in (401, 403):
-                self._headers = own_challenge(known.headers, self.head.origin, self.passthrough.client.url)
+                self._headers = self.passthrough.own_challenge(known.headers, self.head.origin)
         is_stream = known.is_stream
         if self.era is Era.LEGACY and self.message is not None and status == 200:
             self.passthrough.answers_with_events = is_stream
@@ -168,7 +168,7 @@ class PassthroughResponse:
         body = self._body if self._pieces is None else self._pieces.take()
         self._body = b""  # a large body should be there once
         if not self.is_endpoint:
-            body = own_resource(body, self.head.origin)
+            body = own_resource(body, self.head.origin, self.passthrough.own_path)
         if self.on_success is not None and 200 <= self.status < 300:
             self._end()
             if self.session is not None:

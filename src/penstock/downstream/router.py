@@ -16,6 +16,11 @@ READY = b"/readyz"
 _WELL_KNOWN = re.compile(rb"/\.well-known(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~!$&'()*+,=:@-]+)+/?").fullmatch
 
 
+def is_well_known(path: bytes) -> bool:
+    """Whether metadata of an upstream may be asked for at this path."""
+    return _WELL_KNOWN(path) is not None
+
+
 class Router:
     """Checks who asks, then hands the request to the door at its path."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import limits
 from penstock.errors import MalformedHttp
 from penstock.net.http_exchange import Reply, Request
-from penstock.net.pieces import write_pieces
+from penstock.net.pieces import end_writing, write_pieces
 from penstock.wire.http.chunked import ChunkedReader
 from penstock.wire.http.http1 import CHUNKED, RequestHead, build_response_head
 from penstock.wire.mcp.replies import error_reply, over_limit
@@ -416,7 +416,7 @@ class HttpConnection(asyncio.Protocol):
             data = refusal(status, reason)
             self._written += len(data)
             self._transport.write(data)
-            self._transport.write_eof()
+            end_writing(self._transport)
 
     def _lose(self) -> None:
         self._stage = _NOTHING

@@ -65,6 +65,7 @@ class Reply:
     is_gone = False
     on_gone: Callable[[], None] | None = None
     on_drain: Callable[[], None] | None = None
+    admission: Any = None  # whom it is for and for how long, where somebody was asked
 
     def __init__(self, connection: HttpConnection, is_head: bool, is_http11: bool) -> None:
         self._connection = connection

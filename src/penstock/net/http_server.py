@@ -7,7 +7,8 @@ The clock is looked at once a second for all connections together, so a request 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,6 +18,9 @@ from penstock.net.http_connection import HttpConnection, refusal
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.listener import Listener
 from penstock.wire.http.http1 import RequestHead, read_request_head
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["Handler", "HttpServer", "Reply", "Request", "ServerLimits"]
 
@@ -87,9 +91,15 @@ class HttpServer:
         """Whether only this machine can connect, by the addresses bound and not by their spelling."""
         return all(listener.is_loopback for listener in self._listeners)
 
-    async def listen(self, host: str, port: int) -> tuple[str, int]:
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
         """Starts to serve; gives the address, with the port the system picked if `port` is 0."""
-        listener = Listener(self._new_connection, refusal(503, "Too many connections"))
+        full = refusal(503, "Too many connections")
+        if tls is None:
+            listener = Listener(self._new_connection, full)
+        else:
+            from penstock.net.tls_listener import TlsConnection, TlsListener
+
+            listener = TlsListener(lambda: self._new_connection(TlsConnection), full, tls)
         address = await listener.open(host, port)
         self._listeners.append(listener)
         return address
@@ -116,12 +126,12 @@ class HttpServer:
             await asyncio.wait((self._all_gone,), timeout=seconds)
             self._all_gone = None
 
-    def _new_connection(self) -> HttpConnection:
+    def _new_connection(self, kind: type[HttpConnection] = HttpConnection) -> HttpConnection:
         self.now = self.loop.time()
         if self._timer is None:
             self._timer = self.loop.call_later(self._tick_seconds, self._tick)
         self._last_id += 1
-        return HttpConnection(self, self._last_id)
+        return kind(self, self._last_id)
 
     def _tick(self) -> None:
         self.now = self.loop.time()
@@ -130,6 +140,13 @@ class HttpServer:
         self._timer = None
         if self._admitted or self._refused:
             self._timer = self.loop.call_later(self._tick_seconds, self._tick)
+
+    def open_replies(self) -> Iterator[tuple[HttpConnection, Reply]]:
+        """Every reply that is not finished, with its connection."""
+        for connection in tuple(self._admitted):
+            reply = connection._reply
+            if reply is not None:
+                yield connection, reply
 
     # For HttpConnection
 

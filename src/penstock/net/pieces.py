@@ -15,3 +15,11 @@ def write_pieces(transport: asyncio.Transport, pieces: tuple[bytes, ...]) -> Non
         transport.writelines(pieces)
     else:
         transport.write(b"".join(pieces))
+
+
+def end_writing(transport: asyncio.Transport) -> None:
+    """Tells the other side that nothing more comes; over TLS, which has no half-closed state, closes."""
+    if transport.can_write_eof():
+        transport.write_eof()
+    else:
+        transport.close()

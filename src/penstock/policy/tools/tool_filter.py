@@ -54,12 +54,14 @@ class ToolFilter(Struct, frozen=True):
     budget: Budget | None = None  # what they may cost together
     deny_code: int = TOOL_NOT_FOUND  # the code of "Tool not found"
     order: str = "upstream"  # of the list: the upstream's, the lock's, or by name
+    also: ToolFilter | None = None  # a profile's own choice: what either hides is hidden
 
     @property
     def is_active(self) -> bool:
         """Whether any tool could be hidden, any call or the whole list refused, or the list put in order."""
         names = self.deny or self.allow or self.read_only or self.strict_arguments
-        return bool(names or self.lock or self.budget or self.order != "upstream")
+        is_narrowed = self.also is not None and self.also.is_active
+        return bool(names or self.lock or self.budget or self.order != "upstream" or is_narrowed)
 
     def maybe_denial(self, name: str, is_read_only: bool) -> Denial | None:
         """Why the tool called `name` is hidden; None when it is kept."""
@@ -71,17 +73,18 @@ class ToolFilter(Struct, frozen=True):
             return NOT_ALLOWED
         if self.read_only and not is_read_only:
             return NOT_READ_ONLY
-        return None
+        return None if self.also is None else self.also.maybe_denial(name, is_read_only)
 
     def unmatched(self, names: list[str]) -> list[str]:
         """The patterns that match none of `names`: most likely a slip of the user's."""
         spelt = [spelling for name in names for spelling in _spellings(name)]
-        return [
+        slips = [
             f"{option} {pattern.source}"
             for option, patterns in (("--deny", self.deny), ("--allow", self.allow))
             for pattern in patterns
             if not any(map(pattern.found_in, spelt))
         ]
+        return slips if self.also is None else slips + self.also.unmatched(names)
 
 
 def _spellings(name: str) -> tuple[str, ...]:

@@ -1,0 +1,238 @@
+"""The listener's front where callers are known or profiles are served: who it is, then which door.
+
+Nothing behind it sees a credential that was meant for us: a request goes on without its Authorization header,
+so that no rule, recording or upstream can have it. What was found out for a head is remembered with the head,
+for as long as the credential holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping
+
+from penstock.auth.caller import Admission, Caller, Challenge
+from penstock.auth.callers import Callers, Outcome
+from penstock.auth.terms import ChooseTerms
+from penstock.downstream.binding_reply import bind_sessions
+from penstock.downstream.host_origin_check import HostOriginCheck
+from penstock.downstream.mcp_head import Door, McpHead, read_head
+from penstock.downstream.replies import refuse
+from penstock.downstream.resource_metadata import ResourceMetadata
+from penstock.downstream.router import HEALTH, READY
+from penstock.errors import ClientProtocolError
+from penstock.gate.client_name import maybe_client_name
+from penstock.net.http_exchange import Reply, Request
+from penstock.policy.profile_choice import choose_profile
+from penstock.wire.http.http1 import Headers, Memo
+from penstock.wire.mcp.message import Message, read_client_message
+
+# Byte for byte: what some would decode or fold into such a path (%2f, //, ..) is another path, and nobody's.
+_PATH = re.compile(rb"(?:/p/([A-Za-z0-9_-]{1,64}))?(/mcp|/sse|/messages|/readyz)").fullmatch
+_NO_SESSION = "Session not found"
+_NOT_FOUND = "Not found"
+
+
+class Entry(McpHead, kw_only=True):
+    """A head that was let in: by whom, until when, and how the doors see it."""
+
+    admission: Admission
+    certificate: bytes | None
+    name: bytes  # which door
+    profile: str | None  # None: the client's own name must be looked for
+    headers: Headers
+    fields: dict[bytes, bytes]
+    memo: Memo
+
+
+class AccessRouter:
+    """Checks who asks and which profile that gives, then hands the request to the door."""
+
+    def __init__(
+        self,
+        guard: HostOriginCheck,
+        doors: Mapping[str, Mapping[bytes, Door]],
+        callers: Callers | None,
+        choose: ChooseTerms,
+        default: str | None,
+        metadata: ResourceMetadata,
+        well_known: Callable[[Request, Reply], bool],
+    ) -> None:
+        """`doors` by profile and by path, such as `/mcp`. `well_known` takes requests for the metadata of an
+        upstream, where it has some, and says whether it did."""
+        self._guard = guard
+        self._doors = doors
+        self._callers = callers
+        self._anybody = Admission(Caller("", b""))
+        self._choose = choose
+        self._clients = dict(choose.clients)
+        self._default = default
+        self._metadata = metadata
+        self._well_known = well_known
+
+    def __call__(self, request: Request, reply: Reply) -> None:
+        """Takes one request."""
+        entry = request.memo.meaning
+        if type(entry) is Entry and self._holds(entry, request):
+            reply.extra = entry.extra
+            self._enter(request, reply, entry)
+            return
+        refusal = self._guard.maybe_refusal(request)
+        if refusal is not None:
+            refuse(reply, 403, refusal)
+            return
+        reply.extra = self._guard.cors(request)
+        path = request.path
+        if request.method == b"OPTIONS":
+            self._guard.preflight(request, reply)
+        elif path == HEALTH:
+            reply.send(200, [(b"Content-Type", b"text/plain")], b"ok\n")
+        elif path == READY and READY in (doors := self._doors.get(self._default or "", {})):
+            doors[READY](request, reply)
+        elif self._metadata.serves(path):
+            self._metadata.handle(request, reply)
+        elif self._callers is None:
+            self._admit(request, reply, self._anybody)
+        else:
+            self._ask(self._callers, request, reply)
+
+    def _holds(self, entry: Entry, request: Request) -> bool:
+        """Whether what was found out for a head like this one is still so, and for this connection."""
+        return entry.admission.until > time.time() and entry.certificate == certificate_of(request)
+
+    # --- who it is ---------------------------------------------------------------------------------------
+
+    def _ask(self, callers: Callers, request: Request, reply: Reply) -> None:
+        audience = self._metadata.resource_of(request.path)
+        certificate = certificate_of(request)
+        names = getattr(request.peer, "names", ())
+        outcome = callers.ask(request.header(b"authorization"), certificate, names, audience)
+        if not isinstance(outcome, asyncio.Future):
+            self._judge(request, reply, outcome)
+            return
+        waiting = outcome
+
+        def settled(done: asyncio.Future[Outcome]) -> None:
+            if not reply.is_gone and not done.cancelled():
+                reply.on_gone = None
+                self._judge(request, reply, done.result())
+
+        waiting.add_done_callback(settled)
+        reply.on_gone = lambda: (waiting.remove_done_callback(settled), None)[1]
+
+    def _judge(self, request: Request, reply: Reply, outcome: Outcome) -> None:
+        if isinstance(outcome, Challenge):
+            self._metadata.challenge(outcome, request, reply)
+        else:
+            self._admit(request, reply, outcome)
+
+    # --- which profile -----------------------------------------------------------------------------------
+
+    def _admit(self, request: Request, reply: Reply, admission: Admission) -> None:
+        found = _PATH(request.path)
+        if found is None:
+            if self._callers is not None or not self._well_known(request, reply):
+                refuse(reply, 404, _NOT_FOUND)
+            return
+        caller = admission.caller
+        if caller.pin is not None and caller.pin not in self._doors:
+            # Not more than before, and not something else instead.
+            refuse(reply, 403, "Forbidden: there is nothing here for this credential")
+            return
+        path = found[1].decode() if found[1] is not None else None
+        header = self._choose.header
+        written = request.header(header) if header is not None else None
+        wanted = written.decode("latin-1") if written is not None else None
+        named = (caller.pin, path, wanted)
+        is_open = named == (None, None, None) and bool(self._clients)  # its own name may decide
+        profile = None if is_open else choose_profile(*named, default=self._default)
+        if not is_open and profile not in self._doors:
+            refuse(reply, 404, _NOT_FOUND)
+            return
+        entry = self._entry(request, admission, found[2], profile)
+        entry.extra = reply.extra
+        request.memo.meaning = entry
+        self._enter(request, reply, entry)
+
+    def _entry(self, request: Request, admission: Admission, name: bytes, profile: str | None) -> Entry:
+        headers, fields = request.headers, request.fields
+        if self._callers is not None:
+            headers = [field for field in headers if field[0].lower() != b"authorization"]
+            fields = {name: value for name, value in fields.items() if name != b"authorization"}
+        seen = Request(b"", b"", headers, b"", None, 0, fields)
+        head = read_head(seen)
+        key = admission.caller.key
+        if key:
+            head.caller = key
+        plain = {name: getattr(head, name) for name in McpHead.__struct_fields__}
+        return Entry(
+            **plain,
+            admission=admission,
+            certificate=certificate_of(request),
+            name=name,
+            profile=profile,
+            headers=headers,
+            fields=fields,
+            memo=seen.memo,
+        )
+
+    def _enter(self, request: Request, reply: Reply, entry: Entry) -> None:
+        """Hands a request to its door, if its session is the caller's own."""
+        caller, profile = entry.admission.caller, entry.profile
+        session = entry.session
+        if entry.name == b"/messages":
+            session = _session_in(request.query)
+        if session is not None:
+            own = caller.profile_of(session)
+            if own is None or (profile is not None and profile != own):
+                refuse(reply, 404, _NO_SESSION)
+                return
+            profile = own
+        elif self._clients:
+            profile = self._named(request, entry)
+        door = self._doors.get(profile or "", {}).get(entry.name)
+        if door is None:
+            refuse(reply, 404, _NOT_FOUND)
+            return
+        reply.admission = entry.admission
+        if session is None:
+            bind_sessions(reply, caller, profile or "")
+        peer = (caller.key.hex(),) if caller.key else request.peer
+        door(
+            Request(
+                request.method,
+                request.target,
+                entry.headers,
+                request.body,
+                peer,
+                request.connection_id,
+                entry.fields,
+                entry.memo,
+            ),
+            reply,
+        )
+
+    def _named(self, request: Request, entry: Entry) -> str | None:
+        """The profile, now that the client says its own name. Its name is a convenience and no proof."""
+        name = _client_name(request.body) if request.method == b"POST" else None
+        named = self._clients.get(name) if name is not None else None
+        return choose_profile(entry.profile, named, default=self._default)
+
+
+def certificate_of(request: Request) -> bytes | None:
+    """The certificate that the client of this connection has proven to be its own."""
+    return getattr(request.peer, "certificate", None)
+
+
+def _client_name(body: bytes) -> str | None:
+    try:
+        message = read_client_message(body)
+    except ClientProtocolError:
+        return None  # the door refuses it
+    return maybe_client_name(message) if isinstance(message, Message) else None
+
+
+def _session_in(query: bytes) -> bytes:
+    ids = [field[11:] for field in query.split(b"&") if field.startswith(b"session_id=")]
+    return ids[0] if len(ids) == 1 else b""

@@ -1,0 +1,203 @@
+"""Who may come in, and which endpoint they get: one for each profile, behind one front.
+
+Loaded where a configuration has `auth`, `tls`, `public_url`, `profiles` or `choose`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from penstock import limits
+from penstock.auth.callers import Callers
+from penstock.auth.terms import ALL, AuthTerms
+from penstock.config.model import ProxyConfig, SeveralUpstreams
+from penstock.downstream.access_router import AccessRouter
+from penstock.downstream.host_origin_check import HostOriginCheck
+from penstock.downstream.mcp_head import Door
+from penstock.downstream.resource_metadata import ResourceMetadata
+from penstock.downstream.router import is_well_known
+from penstock.endpoint import Endpoint
+from penstock.errors import PenstockError
+from penstock.net.http_exchange import Reply, Request
+from penstock.net.http_server import HttpServer
+from penstock.net.warden import Warden
+from penstock.wire.http.url import parse_url
+
+if TYPE_CHECKING:
+    import ssl
+
+    from penstock.auth.jwt_check import JwtCheck
+    from penstock.gate.record import Observer
+    from penstock.open_fleet import Fleet
+    from penstock.open_several import Several
+
+log = logging.getLogger("penstock")
+
+
+class Access:
+    """The endpoints of a process by profile, and the front that leads to them."""
+
+    def __init__(
+        self,
+        config: ProxyConfig,
+        warden: Warden,
+        reread: Callable[[bytes], ProxyConfig],
+        observers: Sequence[Observer],
+        on_lost: Callable[[PenstockError], None],
+        fleet: Fleet | None = None,
+    ) -> None:
+        assert config.access is not None
+        self._terms = config.access
+        self._by_name: dict[str, Endpoint] = {}
+        first: Endpoint | None = None
+        for name in self._terms.names:
+            prefix = b"" if name == ALL else b"/p/" + name.encode()
+            view = view_of(config, name)
+            endpoint = Endpoint(
+                view,
+                warden,
+                reread,
+                observers,
+                on_lost,
+                prefix,
+                fleet,
+                several_of(view, warden, first),
+                first,
+                self._terms.public_url,
+            )
+            first = first or endpoint
+            self._by_name[name] = endpoint
+        self.endpoints = list(self._by_name.values())
+        self._jwt: JwtCheck | None = None
+        self._callers: Callers | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def hosts(self) -> list[str]:
+        """Names in the Host header that are ours, since the configuration says so."""
+        url = self._terms.public_url
+        return [] if url is None else [parse_url(url).host]
+
+    def maybe_tls(self) -> ssl.SSLContext | None:
+        """The context of the listener, where it speaks TLS."""
+        tls, auth = self._terms.tls, self._terms.auth
+        if tls is None:
+            return None
+        from penstock.auth.server_tls import server_tls
+
+        # Who may show a token instead may leave the certificate out; where nobody is asked for either, only
+        # certificates tell friend from foe.
+        has_choice = auth is not None and bool(auth.tokens or auth.jwt)
+        self._tls = server_tls(tls.cert, tls.key, tls.client_ca, is_asked_for=not has_choice)
+        return self._tls
+
+    async def prepare(self) -> None:
+        """Gets what must be there before anybody is let in."""
+        self._callers = await self._open_callers(self._terms.auth)
+
+    def start(self, server: HttpServer) -> None:
+        """Begins to look for lapsed callers."""
+        if self._callers is not None:
+            self._look_for_lapsed(server)
+
+    async def _open_callers(self, auth: AuthTerms | None) -> Callers | None:
+        if auth is None:
+            return None
+        certs = None
+        if auth.certs:
+            from penstock.auth.certificates import CertTable
+
+            certs = CertTable(auth.certs)
+        if auth.jwt is not None:
+            from penstock.auth.jwt_check import JwtCheck
+
+            self._jwt = JwtCheck(auth.jwt, self._terms.default)
+            await self._jwt.start()
+        return Callers(auth, certs, self._jwt)
+
+    def waiting_router(self, guard: HostOriginCheck) -> AccessRouter:
+        """The front while an upstream is not there yet."""
+        doors = {name: _relative(end.waiting_doors(), name) for name, end in self._by_name.items()}
+        return self._front(guard, doors)
+
+    def router(self, guard: HostOriginCheck) -> AccessRouter:
+        """The front."""
+        doors = {name: _relative(end.doors(), name) for name, end in self._by_name.items()}
+        return self._front(guard, doors)
+
+    def _front(self, guard: HostOriginCheck, doors: dict[str, dict[bytes, Door]]) -> AccessRouter:
+        terms = self._terms
+        metadata = ResourceMetadata(terms.public_url, terms.auth.jwt if terms.auth is not None else None)
+        return AccessRouter(
+            guard, doors, self._callers, terms.choose, terms.default, metadata, self._well_known
+        )
+
+    def _well_known(self, request: Request, reply: Reply) -> bool:
+        """Takes a request for the metadata of an upstream; whether it did."""
+        path = request.path
+        if not is_well_known(path):
+            return False
+        named = next(
+            (end for end in self.endpoints if end.prefix and path.endswith(end.prefix + b"/mcp")), None
+        )
+        endpoint = named or self._by_name.get(self._terms.default or "")
+        door = endpoint.well_known if endpoint is not None else None
+        if door is None:
+            return False
+        door(request, reply)
+        return True
+
+    def _look_for_lapsed(self, server: HttpServer) -> None:
+        """Ends the streams of callers whose credential is worth nothing any more."""
+        now = time.time()
+        for connection, reply in server.open_replies():
+            if reply.admission is not None and reply.admission.expires <= now:
+                log.info("Ended a stream of %s: its credential has lapsed.", reply.admission.caller.id)
+                connection.close_now()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(limits.LAPSE_LOOK_SECONDS, self._look_for_lapsed, server)
+
+    async def close(self) -> None:
+        """Ends what it has begun."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._jwt is not None:
+            await self._jwt.close()
+
+
+def view_of(config: ProxyConfig, name: str) -> ProxyConfig:
+    """The configuration as the profile called `name` leaves it."""
+    assert config.access is not None
+    terms = config.access.profile(name)
+    choice = config.choice
+    if terms.choice.is_active:
+        choice = structs.replace(choice, also=terms.choice)
+    return structs.replace(config, choice=choice, profile=name)
+
+
+def several_of(view: ProxyConfig, warden: Warden, first: Endpoint | None) -> Several | None:
+    """What a profile sees of several upstreams: they are met once for all profiles, so that a tool has the
+    same name in each. None where there is only one upstream."""
+    if not isinstance(view.upstream, SeveralUpstreams):
+        return None
+    from penstock.open_several import Several, open_hub
+
+    assert view.access is not None
+    terms = view.access.profile(view.profile)
+    is_first = first is None or first.several is None
+    hub = open_hub(view, warden, learns=True) if first is None or first.several is None else first.several.hub
+    only = None if terms.upstreams is None else frozenset(terms.upstreams)
+    return Several(hub, hub.new_view(view.choice, only, hub.terms.search), owns_hub=is_first)
+
+
+def _relative(doors: dict[bytes, Door], name: str) -> dict[bytes, Door]:
+    """Doors by what stands behind the prefix of their profile."""
+    prefix = b"" if name == ALL else b"/p/" + name.encode()
+    return {path[len(prefix) :]: door for path, door in doors.items()}
