@@ -65,6 +65,9 @@ BRISK_SECONDS = 0.0003
 BRISK_LOOK_SECONDS = 0.0001
 """How long we then look for the next event before we sleep; being woken takes about half as long."""
 
+BRISK_PAUSE_SECONDS = 1.0
+"""How long we do not look so after we were kept from it by others who want the core."""
+
 SOCKET_READ_BYTES = 64 * 1024
 """One read from a socket."""
 

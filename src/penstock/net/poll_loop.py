@@ -53,6 +53,7 @@ class PollLoop:
         # Alone on one core, whoever looks keeps others from working.
         self._has_cores = len(os.sched_getaffinity(0)) > 1
         self._is_brisk = False  # whether the last wait was short
+        self._look_after = 0.0  # when looking may pay again
         self._is_running = False
         self._is_stopping = False
         self._is_closed = False
@@ -108,14 +109,18 @@ class PollLoop:
 
         Falling asleep and being woken costs more than many an answer takes to come. So while things happen
         in quick succession we look again for a moment before we sleep; the first moment in vain ends that.
+        Where the moment takes much longer than that, others want the core: then we leave it to them a while.
         """
         poll = self._epoll.poll
-        if self._is_brisk:
-            until = monotonic() + limits.BRISK_LOOK_SECONDS
-            while monotonic() < until:
+        if self._is_brisk and (now := monotonic()) > self._look_after:
+            until = now + limits.BRISK_LOOK_SECONDS
+            while now < until:
                 happened = poll(0, _EVENTS_A_TURN)
                 if happened:
                     return happened
+                now = monotonic()
+            if now > until + limits.BRISK_LOOK_SECONDS:
+                self._look_after = now + limits.BRISK_PAUSE_SECONDS
         began = monotonic()
         happened = poll(seconds, _EVENTS_A_TURN)
         self._is_brisk = self._has_cores and monotonic() - began < limits.BRISK_SECONDS

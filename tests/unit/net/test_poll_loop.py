@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -516,3 +518,36 @@ def test_alone_on_one_core_nobody_looks_twice(loop: PollLoop) -> None:
             assert not loop._is_brisk
 
     run(loop, work)
+
+
+class _Crowded:
+    """The kernel's poll on a core that others want: each look takes a while."""
+
+    def __init__(self, inner: select.epoll, seconds: float) -> None:
+        self._inner = inner
+        self._seconds = seconds
+        self.looks = 0
+
+    def poll(self, timeout: float = -1, maxevents: int = -1) -> list[tuple[int, int]]:
+        if timeout == 0:
+            self.looks += 1
+            time.sleep(self._seconds)
+        return self._inner.poll(timeout, maxevents)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize(("seconds", "is_left"), [(0.02, True), (0.0, False)])
+def test_where_others_want_the_core_nobody_looks_for_a_while(
+    loop: PollLoop, monkeypatch: pytest.MonkeyPatch, seconds: float, is_left: bool
+) -> None:
+    monkeypatch.setattr("penstock.limits.BRISK_LOOK_SECONDS", 0.0001 if is_left else 0.3)
+    loop._is_brisk = True
+    loop._epoll = _Crowded(loop._epoll, seconds)  # type: ignore[assignment]
+    assert loop._wait(0.0) == []
+    assert (loop._look_after > time.monotonic()) is is_left
+    looks = loop._epoll.looks  # type: ignore[attr-defined]
+    loop._is_brisk = True
+    loop._wait(0.001)
+    assert (loop._epoll.looks == looks) is is_left  # type: ignore[attr-defined]
