@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 START = 1_790_000_000.0
+
+
+def penstock(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """A command of Penstock's that ends with this exit code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", *words], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == code, done.stderr + done.stdout
+    return done
 
 
 class RecordingMaker:

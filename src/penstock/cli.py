@@ -71,6 +71,7 @@ def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> Prox
         digest=file.digest,
         observe=_observe(options, file),
         access=file.access,
+        anomalies=file.anomalies,
     )
 
 

@@ -505,6 +505,18 @@ PATH_TEXTS = 10_000
 ACTION_SECONDS = 5.0
 """A webhook that is asked, or a script: as long as the whole chain may take, unless the rule says."""
 
+FLOW_PLACES = 4_096
+"""Places (addresses, hosts, paths, accounts) of answers that a session keeps for copied_from, as digests."""
+
+FLOW_TEXT = 32_768
+"""Characters of answers that a session keeps for copied_from, the last ones; and of an argument looked at."""
+
+FLOW_TRIES = 64
+"""How often a piece of an argument is looked for in them."""
+
+FLOW_LOOKED_AT = 1 << 20
+"""Bytes of one answer that copied_from looks through."""
+
 TEXTS_LOOKED_AT = 200_000
 """Texts of one message that text_matches looks through, numbers included: about a second."""
 

@@ -43,7 +43,17 @@ def _held_values(config: ProxyConfig) -> list[str]:
     return [value for _, value in upstream.env] if isinstance(upstream, CommandUpstream) else []
 
 
-ROWS: tuple[Opener, ...] = (_open_watching,)
+def _open_anomalies(config: ProxyConfig) -> Observer | None:
+    """Alerts about sessions that are unusual."""
+    if config.anomalies is None:
+        return None
+    from penstock.learn.alerting import Alerting
+
+    asked = config.anomalies
+    return Alerting(asked.known, asked.budget, asked.watch, asked.file)
+
+
+ROWS: tuple[Opener, ...] = (_open_watching, _open_anomalies)
 """Each gives back its observer, or None when the configuration does not ask for it. What the observer needs
 is imported inside, so that nobody pays for it who did not ask."""
 

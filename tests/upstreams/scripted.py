@@ -143,6 +143,8 @@ class Scripted:
             )
         elif method == "tools/list":
             self.answer_list(token, params)
+        elif isinstance(given := {**params, **(params.get("arguments") or {})}.get("give"), dict):
+            self.reply(token, json.dumps(given).encode())  # whatever was asked for
         elif method == "tools/call":
             name = json.dumps(params.get("name")).encode()
             self.reply(token, b'{"content":[{"type":"text","text":"called"}], "called" : %b}' % name)

@@ -31,6 +31,7 @@ class DryRunEffects:
         self._webhook = webhook
         self._script = script
         self._passed: dict[str, deque[float]] = {}
+        self._spent: dict[str, deque[tuple[float, int]]] = {}
         self._cache: dict[bytes, tuple[bytes, float]] = {}
 
     def may_pass(self, key: str, limit: int, window: float) -> bool:
@@ -41,6 +42,14 @@ class DryRunEffects:
             return False
         times.append(self.now)
         return True
+
+    def spend(self, key: str, amount: int, window: float) -> int:
+        spent = self._spent.setdefault(key, deque())
+        if amount:
+            spent.append((self.now, amount))
+        while window and spent and self.now - spent[0][0] >= window:
+            spent.popleft()
+        return sum(one for _, one in spent)
 
     def cached(self, key: bytes) -> bytes | None:
         result, end = self._cache.get(key, (b"", 0.0))

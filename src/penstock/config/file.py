@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from penstock import limits
+from penstock.config.anomalies import Anomalies, read_anomalies
 from penstock.config.check import Findings, Section, check_section
 from penstock.config.formats.document import Document, Path, Unreadable
 from penstock.config.formats.reading import read_document
@@ -115,6 +116,7 @@ class ConfigReading:
         timeouts = timeouts | own_times
         if "listen" in root and root.get("stdio"):
             self.findings.add(("stdio",), "stdio and listen are both here; Penstock serves one of them")
+        anomalies = read_anomalies(cast("Section | None", root.get("anomalies")), self.findings)
         return FileConfig(
             path=self.path,
             digest=self._digest,
@@ -148,8 +150,9 @@ class ConfigReading:
             listen=cast("tuple[str, int] | None", root.get("listen")),
             allowed_hosts=tuple(cast("list[str]", root.get("allow_hosts", []))),
             allowed_origins=tuple(cast("list[str]", root.get("allow_origins", []))),
-            interceptor=self._interceptor(),
+            interceptor=self._interceptor(anomalies),
             observe=self._observe(),
+            anomalies=anomalies,
             workers=cast("int", root.get("workers", 1)),
             divides_limits=root.get("worker_limits") == "divide",
             shared=self._shared(),
@@ -206,7 +209,7 @@ class ConfigReading:
             self.findings.add_error((next(iter(found)),), error)
         return tuple(found.items())
 
-    def _interceptor(self) -> InterceptorConfig | None:
+    def _interceptor(self, anomalies: Anomalies | None) -> InterceptorConfig | None:
         tree = self.tree.get(INTERCEPTOR)
         if tree is None:
             return None
@@ -214,7 +217,7 @@ class ConfigReading:
         from penstock.policy.rules.interceptor_config import build
 
         with modules_beside(self.path):
-            config, faults = build(tree, os.path.realpath)
+            config, faults = build(tree, os.path.realpath, None if anomalies is None else anomalies.known)
         self.findings.take(faults, (INTERCEPTOR,))
         return config
 

@@ -94,6 +94,12 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("audit", Kind.SECTION, "Keep who asked for what and what became of it.", section="audit"),
         Key("metrics", Kind.SECTION, "Figures for Prometheus.", section="metrics"),
         Key("telemetry", Kind.SECTION, "Traces for OpenTelemetry.", section="telemetry"),
+        Key(
+            "anomalies",
+            Kind.SECTION,
+            "Tell when a session is unusual by a baseline, and what `is_new` asks.",
+            section="anomalies",
+        ),
         Key("mask", Kind.SECTION, "What is masked wherever something is kept.", section="mask"),
         Key("shared", Kind.SECTION, "What several instances share, through Redis.", section="shared"),
         Key("tests", Kind.SECTIONS, "Fixtures for `penstock rules test`.", section="test"),
@@ -214,6 +220,13 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             "The profile of who chooses none; default all, but with `auth` to be written.",
         ),
     ),
+    "anomalies": (
+        Key("baseline", Kind.TEXT, "What `penstock baseline` has written; frozen while Penstock runs."),
+        Key("budget", Kind.TEXT, "Usual sessions that may raise an alert; default `1/500 sessions`."),
+        Key("watch", Kind.TEXTS, "Which kinds: tool place shape size rate errors sequence hour spread."),
+        Key("alert", Kind.SECTION, "Where alerts go; stderr hears of them anyway.", section="alert"),
+    ),
+    "alert": (Key("file", Kind.TEXT, "A file of JSON lines, mode 0600."),),
     "upstream": (
         Key(
             "command", Kind.TEXTS, "The command to spawn and speak stdio with: a list of words, or one text."

@@ -20,6 +20,7 @@ from penstock.wire.sizes import BadSize, parse_size, spoken_size
 
 if TYPE_CHECKING:
     from penstock.auth.terms import AccessTerms
+    from penstock.config.anomalies import Anomalies
     from penstock.config.shared import PeerSettings, SharedSettings
     from penstock.observe.replay import ReplayBook
     from penstock.observe.settings import ObserveSettings
@@ -114,6 +115,7 @@ class ProxyConfig(Struct, frozen=True):
     path: str | None = None  # the file that was read, if one was
     digest: bytes = b""  # of what was in it
     observe: ObserveSettings | None = None  # what is kept, counted and traced, where something is
+    anomalies: Anomalies | None = None  # what is told of as unusual
     workers: int = 1  # processes that serve one port; 0: as many as there are cores
     divides_limits: bool = False  # each worker has its part of every limit
     shared: SharedSettings | None = None  # what several instances share
@@ -165,6 +167,7 @@ class FileConfig(Struct, frozen=True):
     allowed_origins: tuple[str, ...] = ()
     interceptor: InterceptorConfig | None = None
     observe: tuple[tuple[str, dict[str, object]], ...] = ()  # the sections of what watches
+    anomalies: Anomalies | None = None  # what is told of as unusual
     workers: int = 1
     divides_limits: bool = False
     shared: SharedSettings | None = None

@@ -17,6 +17,7 @@ from penstock.policy.faults import did_you_mean, spoken_place
 from penstock.policy.rules.conditions import All, MethodEquals, MethodIn, flattened
 from penstock.policy.rules.dead_rules import maybe_why_dead
 from penstock.policy.rules.effect_actions import Fork, RunScript, Webhook
+from penstock.policy.rules.flow_conditions import CopiedFrom
 from penstock.policy.rules.interceptor_config import InterceptorConfig
 from penstock.policy.rules.path_conditions import PathOutside
 from penstock.policy.rules.rules import Rule, methods_named
@@ -78,6 +79,8 @@ def _field_faults(rule: Rule) -> Iterator[tuple[str, str]]:
     for part in flattened(rule.conditions):
         fields = part.fields if isinstance(part, PathOutside) else [getattr(part, "field", None)]
         is_of_result = type(part).__name__.startswith("Result")
+        if isinstance(part, CopiedFrom):
+            fields = part.field
         for field in (one for one in fields if one is not None):
             first, source = field.steps[0], str(field)
             if is_of_result and first == "result":

@@ -152,6 +152,7 @@ _NAMES = {
     "shared": "shared",
     "peer": "peer",
     "observe": "record, audit, metrics, telemetry or mask",
+    "anomalies": "anomalies",
 }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.effects.pause import Pauses
     from penstock.effects.rate_limit import SlidingWindows
     from penstock.effects.script import Scripts
+    from penstock.effects.spending import Spending
     from penstock.effects.threads import Threads
     from penstock.effects.webhook import Webhooks
     from penstock.net.warden import Warden
@@ -40,6 +41,7 @@ class RealEffects(Effects):
         self._open_link = open_link
         self._clock = clock
         self._windows: SlidingWindows | None = None
+        self._spending: Spending | None = None
         self._cache: ResultCache | None = None
         self._pauses: Pauses | None = None
         self._counters: Counters | None = None
@@ -56,6 +58,14 @@ class RealEffects(Effects):
 
             self._windows = SlidingWindows(self._clock)
         return self._windows.may_pass(key, limit, window)
+
+    def spend(self, key: str, amount: int, window: float) -> int:
+        """Adds to what was spent under `key`; what that makes, within `window` seconds unless that is 0."""
+        if self._spending is None:
+            from penstock.effects.spending import Spending
+
+            self._spending = Spending(self._clock)
+        return self._spending.spend(key, amount, window)
 
     def cached(self, key: bytes) -> bytes | None:
         """The result object stored under `key` and still fresh, as bytes."""

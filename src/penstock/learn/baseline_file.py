@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from penstock.errors import ConfigError
-from penstock.learn.events import read_events
+from penstock.learn.events import Event, read_events
 from penstock.learn.scores import SessionScores, learn, score
-from penstock.policy.learned.baseline import FORMAT, KINDS, Baseline, Model
+from penstock.policy.learned.baseline import FORMAT, KINDS, TABLE, Baseline, Model, place_digest
+from penstock.policy.learned.features import digest64, places_in, shape_of
 
 MOST_BYTES = 8 << 20
 _CALIBRATED = 20_000  # scores are kept for so many sessions of a group
@@ -55,7 +56,9 @@ def build_baseline(files: list[str], group_by: str = "", alerted: frozenset[str]
     for event in read_events(files):
         calibrating = states.get(event.session)
         if calibrating is not None:
-            score(models[group_of[event.session]], event, calibrating)
+            model = models[group_of[event.session]]
+            score(model, event, calibrating)
+            _remember(model, event)
     for session, state in states.items():
         calibration = models[group_of[session]].calibration
         for kind in KINDS:
@@ -67,6 +70,22 @@ def build_baseline(files: list[str], group_by: str = "", alerted: frozenset[str]
             scores.sort()
     baseline.groups = models
     return Built(baseline, len(sessions), len(left_out))
+
+
+def _remember(model: Model, event: Event) -> None:
+    """What a calibrating session has is not new either, to whoever asks the whole baseline."""
+    if event.is_answer:
+        return
+    tool = event.tool
+    for key in (
+        digest64(tool),
+        digest64(tool, shape_of(event.arguments)),
+        *(place_digest(tool, place) for place in places_in(event.arguments)),
+    ):
+        if len(model.others) < TABLE and not (
+            key in model.tools or key in model.places or key in model.shapes
+        ):
+            model.others.add(key)
 
 
 def encode_baseline(baseline: Baseline) -> bytes:

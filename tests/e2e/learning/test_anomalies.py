@@ -12,18 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from sessions import START, RecordingMaker
+from sessions import START, RecordingMaker, penstock
 
 TOOLS = ("search", "read_file", "send_email", "list_rows", "fetch", "create_issue", "delete_row")
 SECRET = "correct-horse-battery"
-
-
-def penstock(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock", *words], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == code, done.stderr + done.stdout
-    return done
 
 
 def usual_session(made: RecordingMaker, name: str, number: int, chance: random.Random) -> None:

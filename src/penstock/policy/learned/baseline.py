@@ -31,6 +31,23 @@ class Model(Struct):
     full: set[str] = field(default_factory=set)  # kinds whose table has no more room
     calibration: dict[str, list[float]] = field(default_factory=dict)  # scores of the other sessions, by kind
 
+    others: set[int] = field(default_factory=set)  # tools, places and shapes of the calibrating sessions
+
+    def knows_tool(self, tool: str) -> bool:
+        """Whether any session of the baseline called it."""
+        key = digest64(tool)
+        return key in self.tools or key in self.others
+
+    def knows_shape(self, tool: str, shape: str) -> bool:
+        """Whether any session called the tool with arguments of this shape."""
+        key = digest64(tool, shape)
+        return key in self.shapes or key in self.others
+
+    def knows_place(self, tool: str, place: PlaceSeen) -> bool:
+        """Whether any session called the tool with this place there."""
+        key = place_digest(tool, place)
+        return key in self.places or key in self.others
+
     def is_new_tool(self, tool: str) -> bool:
         """Whether no session called it."""
         return "tool" not in self.full and digest64(tool) not in self.tools

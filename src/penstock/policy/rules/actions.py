@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from penstock.policy.binder import READERS, Count, Json, Misread, Number, Reader, Seconds
 from penstock.policy.durations import spoken_duration
+from penstock.policy.rules.budget_action import Budget
 from penstock.policy.rules.cache_action import Cache
 from penstock.policy.rules.effect_actions import Delay, Fork, RunScript, Webhook
 from penstock.policy.rules.effect_contract import ALLOWED, EffectVerdict
@@ -264,6 +265,7 @@ ACTIONS: dict[str, type[Any]] = {
     "fork": Fork,
     "cache": Cache,
     "rate_limit": RateLimit,
+    "budget": Budget,
     "set_state": SetState,
 }
 

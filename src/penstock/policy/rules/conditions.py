@@ -19,7 +19,9 @@ from penstock.policy.binder import READERS, Json, Number, Reader, Seconds, Texts
 from penstock.policy.durations import spoken_duration
 from penstock.policy.patterns.patterns import Pattern
 from penstock.policy.rules.exchange import Context
+from penstock.policy.rules.flow_conditions import After, CopiedFrom
 from penstock.policy.rules.message_parts import method_of
+from penstock.policy.rules.novelty_condition import IsNew
 from penstock.policy.rules.param_conditions import (
     ParamEquals,
     ParamExists,
@@ -219,6 +221,9 @@ CONDITIONS: dict[str, type[Any]] = {
     "header_equals": HeaderEquals,
     "header_matches": HeaderMatches,
     "time_outside": TimeOutside,
+    "is_new": IsNew,
+    "after": After,
+    "copied_from": CopiedFrom,
     "session_id_equals": SessionIdEquals,
     "session_age_greater_than": SessionAgeGreaterThan,
     "state_equals": StateEquals,

@@ -64,6 +64,9 @@ class Effects(Protocol):
     def may_pass(self, key: str, limit: int, window: float) -> bool:
         """Counts one more under `key`; False when that makes more than `limit` within `window` seconds."""
 
+    def spend(self, key: str, amount: int, window: float) -> int:
+        """Adds to what was spent under `key`; what that makes, within `window` seconds unless that is 0."""
+
     def cached(self, key: bytes) -> bytes | None:
         """The result object stored under `key` and still fresh, as bytes."""
 

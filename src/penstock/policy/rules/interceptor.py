@@ -23,6 +23,8 @@ from penstock.policy.rules.effect_contract import (
     WebhookSpec,
 )
 from penstock.policy.rules.exchange import Context, Direction
+from penstock.policy.rules.following import METHODS as FOLLOWED
+from penstock.policy.rules.following import maybe_following
 from penstock.policy.rules.found import PatternSets
 from penstock.policy.rules.interceptor_config import InterceptorConfig
 from penstock.policy.rules.message_parts import begin_looking, member_place, method_of
@@ -140,6 +142,7 @@ class Interceptor:
         self._asks_annotations = any(
             isinstance(part, ToolAnnotation) for rule in config.rules for part in flattened(rule.conditions)
         )
+        self._following = maybe_following(config.rules)
         self._looks = frozenset(map(as_lax_readers_see, self._spoken_of))
         vendors = {name for name in self._spoken_of if not name.startswith(_SAID_BY_CLIENTS)}
         self.watches_answers_of_clients = any(
@@ -198,8 +201,9 @@ class Interceptor:
             slow = slow or late.waits
         kind = config.classes.class_of(method)
         denies = kind != "pass" and config.chain.default_action.blocks(kind)
+        follows = self._following is not None and direction == "upstream" and method in FOLLOWED
         learns = direction == "upstream" and method == tool_annotations.LIST and self._asks_annotations
-        is_empty = not (guards or rules or generals or is_stored or may_carry or denies or learns)
+        is_empty = not (guards or rules or generals or is_stored or may_carry or denies or learns or follows)
         checks = make_checks(rules, method, config.mode == "transport")
         is_open, indexes = index_of(checks)
         return Plan(
@@ -209,7 +213,7 @@ class Interceptor:
             generals,
             waits=slow,
             is_stored=is_stored,
-            may_carry=may_carry,
+            may_carry=may_carry or follows,
             denies=denies,
             is_empty=is_empty,
             open=is_open,
@@ -342,6 +346,8 @@ class Interceptor:
             )
         if answer is not None and answer.stop.result is not None and message.id_token is not None:
             raw = result_reply(message.id_token, answer.stop.result)
+            if self._following is not None and method_of(message, context) == tasks.BEGINS:
+                self._following.saw_stored(raw, context, self._effects)
             why = Why(answer.rule, answer.stop.action, answer.stop.reason, rules=rules)
             return Answer(raw, word="answer", why=why)
         if message.kind is Kind.REQUEST and exchange is not None:
@@ -354,6 +360,8 @@ class Interceptor:
                 store_answer(message, context, self._effects)
             except Exception as fault:  # what cannot be kept is still a good answer
                 log.error("An answer could not be kept: %s: %s", type(fault).__name__, fault)
+        if self._following is not None and context.direction == "upstream":
+            self._following.saw(message, context, self._effects)
         if not rules and not scene.is_changed:
             return FORWARD
         word: Word = "change" if scene.is_changed else "pass"

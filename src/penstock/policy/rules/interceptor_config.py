@@ -22,6 +22,7 @@ from penstock.policy.binder import (
 )
 from penstock.policy.durations import spoken_duration
 from penstock.policy.faults import Fault, Place
+from penstock.policy.learned.baseline import Baseline
 from penstock.policy.rules.actions import (
     ACTIONS,
     InjectError,
@@ -35,6 +36,7 @@ from penstock.policy.rules.custom_interceptors import Custom, GeneralSpec, make_
 from penstock.policy.rules.effect_actions import Delay, Fork, RunScript, Shadow, Webhook
 from penstock.policy.rules.method_classes import VITAL, MethodClass, MethodClasses
 from penstock.policy.rules.method_guards import BUILT_IN
+from penstock.policy.rules.novelty_condition import IsNew
 from penstock.policy.rules.path_conditions import PathOutside
 from penstock.policy.rules.resource_uris import Resolver
 from penstock.policy.rules.rule_entries import says
@@ -100,10 +102,13 @@ class _Section(Struct, frozen=True):
     shadow: Shadow | None = None  # where forks go that do not say
 
 
-def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorConfig | None, list[Fault]]:
+def build(
+    tree: object, resolve: Resolver | None = None, baseline: Baseline | None = None
+) -> tuple[InterceptorConfig | None, list[Fault]]:
     """The configuration in `tree`, plain data out of a file; None, and all faults, when there are any.
 
-    `resolve` (os.path.realpath) lets ResourceAccessInterceptor and path_outside follow symbolic links.
+    `resolve` (os.path.realpath) lets ResourceAccessInterceptor and path_outside follow symbolic links;
+    `baseline` is what is_new asks.
     """
     faults: list[Fault] = []
     fields = read_fields(_Section, {} if tree is None else tree, (), faults)
@@ -130,6 +135,8 @@ def build(tree: object, resolve: Resolver | None = None) -> tuple[InterceptorCon
     for part in flattened(part for rule in rules for part in rule.conditions):
         if isinstance(part, PathOutside):
             part.roots.resolve = resolve
+        elif isinstance(part, IsNew):
+            part.what.baseline = baseline
     return (
         InterceptorConfig(
             section.enabled,
@@ -204,7 +211,9 @@ _NAMES = {cls: name for name, cls in CONDITIONS.items()}
 _MESSAGE_CONDITIONS = frozenset(
     cls
     for name, cls in CONDITIONS.items()
-    if name.startswith(("method_", "tool", "param_", "path_", "result_", "error_"))
+    if name.startswith(
+        ("method_", "tool", "param_", "path_", "result_", "error_", "is_new", "after", "copied_")
+    )
 )
 
 

@@ -77,6 +77,10 @@ class NotedEffects:
         self.counts[key] = self.counts.get(key, 0) + 1
         return self.counts[key] <= limit
 
+    def spend(self, key: str, amount: int, window: float) -> int:
+        self.counts[key] = self.counts.get(key, 0) + amount
+        return self.counts[key]
+
     def cached(self, key: bytes) -> bytes | None:
         return self.stored[key][0] if key in self.stored else None
 

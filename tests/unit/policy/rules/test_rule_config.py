@@ -217,6 +217,8 @@ EXAMPLES: dict[str, Any] = {
     "allow": None, "block": "a", "delay": "1s", "set_param": {"field": "a", "value": 1}, "remove_param": "a",
     "set_result": {"value": 1}, "inject_error": {"code": 1, "message": "a"}, "transform": "json:dumps",
     "log": {"message": "a"}, "metric": "a", "webhook": "https://a.b/", "run_script": "a", "fork": "https://a.b/",
+    "is_new": "place", "after": {"tools": ["a"]}, "copied_from": {"field": "a", "tools": ["b"]},
+    "budget": {"tokens": 1},
     "cache": {"ttl": "1s"}, "rate_limit": {"limit": 1, "window": "1s"}, "set_state": {"key": "a", "value": 1},
 }  # fmt: skip
 

@@ -1,0 +1,104 @@
+"""Alerts while traffic passes: looked for in the thread that writes, after the message has gone on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from penstock.errors import ConfigError
+from penstock.gate.record import Observer
+from penstock.learn.alerts import Alarm
+from penstock.learn.events import CALL, event_of_record
+from penstock.observe import bounds
+from penstock.observe.record import Record
+from penstock.observe.writing import Queue, WriterThread
+from penstock.policy.learned.baseline import Baseline
+from penstock.wire.mcp.replies import one_line
+
+log = logging.getLogger("penstock")
+
+
+class AlertSink:
+    """Looks at what came by, in the thread that writes; tells of it on stderr and in a file."""
+
+    def __init__(self, alarm: Alarm, path: str | None) -> None:
+        self._alarm = alarm
+        self._file = None if path is None else _open(path)
+
+    def write_batch(self, records: list[Record]) -> None:
+        """Looks at what came by."""
+        lines = []
+        for record in records:
+            event = event_of_record(record)
+            if event is None:
+                continue
+            for alert in self._alarm.take(event):
+                about = f"session {alert.session[:8]}, {alert.kind}: {alert.why}"
+                log.warning("Unusual: %s.", one_line(about))
+                lines.append(msgspec.json.encode(alert) + b"\n")
+        if lines and self._file is not None:
+            try:
+                os.write(self._file, b"".join(lines))
+            except OSError as why:  # they were said on stderr; what was looked at is not looked at again
+                log.warning("Alerts could not be written: %s.", why.strerror or why)
+
+    def write_lost(self, count: int, first: Record, last: Record) -> None:
+        """Some were not looked at; the queue says how many."""
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class Alerting(Observer):
+    """Tells of unusual sessions. It changes nothing and blocks nothing."""
+
+    def __init__(
+        self, baseline: Baseline, budget: float, watch: tuple[str, ...], path: str | None = None
+    ) -> None:
+        self._alarm = Alarm(baseline, budget, watch)
+        self._queue = Queue("alerts", AlertSink(self._alarm, path))
+        self._thread: WriterThread | None = None
+
+    async def start(self) -> None:
+        """Says which kinds are silent, and begins."""
+        for sentence in self._alarm.silent():
+            log.warning("Anomalies: %s.", sentence)
+        self._thread = WriterThread([self._queue])
+
+    def saw(self, record: Record) -> None:
+        """A message came by."""
+        if record.method == CALL and self._thread is not None:
+            self._queue.add(record)
+            self._thread.told()
+
+    def rules_changed(self, rules: str) -> None:
+        """What is unusual does not depend on rules."""
+
+    def count_custom(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
+        """Nor on what they count."""
+
+    def close(self) -> None:
+        """Looks at what waits, and ends."""
+        if self._thread is not None:
+            self._thread.close(bounds.SINK_CLOSE_SECONDS)
+            self._thread = None
+
+
+def _open(path: str) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        file = os.open(path, flags, 0o600)
+    except OSError as why:
+        raise ConfigError(f"Cannot write the alerts: {path}", str(why.strerror or why)) from None
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+        os.close(file)
+        raise ConfigError(f"Cannot write the alerts: {path}", "It must be a file that nobody else can read")
+    return file
