@@ -27,6 +27,7 @@ from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.upstream_tools import UpstreamTools, read_tools
 from penstock.relay.catalogs import Catalogs
+from penstock.relay.contracts import LinkFacts
 from penstock.relay.kept_lists import EVERYBODYS, KeptLists
 from penstock.relay.link_pool import LinkPool
 from penstock.relay.session_relay import SessionRelay
@@ -149,7 +150,7 @@ class CableDoor:
             gate,
             catalogs,
             lambda error: None,
-            has_sessions=False,
+            LinkFacts("streamable"),
             known=sessions,
         )
 

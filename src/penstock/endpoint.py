@@ -272,8 +272,7 @@ class Endpoint:
             self._opened.gate,
             self._catalogs,
             self._on_upstream_lost,
-            # Who was refused for want of credentials has not seen whether there are sessions.
-            None if self._lists.is_by_principal else self._facts.has_session,
+            self._facts,
             self._opened.sessions,
             config.tools_seconds,
             upstream.passes_cookies,

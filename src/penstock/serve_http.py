@@ -19,7 +19,7 @@ from penstock.endpoint import Endpoint
 from penstock.errors import PenstockError
 from penstock.net.http_server import Handler, HttpServer, ServerLimits
 from penstock.net.warden import Warden
-from penstock.observers import open_observers
+from penstock.process_staff import staff
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
@@ -31,21 +31,8 @@ log = logging.getLogger("penstock")
 
 async def serve_http(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves until it is asked to end or the upstream is lost; gives back the exit code."""
-    observers = await open_observers(config)  # first: who cannot keep what was asked for starts nothing
-    fleet = None
-    if config.shared is not None:
-        from penstock.open_fleet import open_fleet
-
-        fleet = await open_fleet(config)
-    warden = Warden()
-    try:
+    async with staff(config) as (observers, fleet, warden):
         return await _Listening(config, warden, reread, observers, fleet).run()
-    finally:
-        warden.dismiss()
-        if fleet is not None:
-            await fleet.close()
-        for observer in observers:
-            observer.close()
 
 
 class _Listening:

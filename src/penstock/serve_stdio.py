@@ -15,9 +15,9 @@ from penstock.config.model import CommandUpstream, ProxyConfig
 from penstock.downstream.stdio import StdioClient, take_stdio
 from penstock.errors import ConfigError, PenstockError, UpstreamError, UpstreamLost
 from penstock.net.warden import Warden
-from penstock.observers import open_observers
 from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
+from penstock.process_staff import staff
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.session_relay import SessionRelay
 from penstock.relay.upstream_state import State, UpstreamState
@@ -25,27 +25,15 @@ from penstock.relay.upstream_state import State, UpstreamState
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
     from penstock.open_fleet import Fleet
+    from penstock.relay.first_request import FirstRequestLink
 
 log = logging.getLogger("penstock")
 
 
 async def serve_stdio(config: ProxyConfig, reread: Callable[[bytes], ProxyConfig]) -> int:
     """Serves one session; gives back the exit code."""
-    observers = await open_observers(config)  # first: who cannot keep what was asked for starts nothing
-    fleet = None
-    if config.shared is not None:
-        from penstock.open_fleet import open_fleet
-
-        fleet = await open_fleet(config)
-    warden = Warden()
-    try:
+    async with staff(config) as (observers, fleet, warden):
         return await _StdioSession(config, warden, reread, observers, fleet).run()
-    finally:
-        warden.dismiss()
-        if fleet is not None:
-            await fleet.close()
-        for observer in observers:
-            observer.close()
 
 
 class _StdioSession:
@@ -73,15 +61,10 @@ class _StdioSession:
         opened = open_gate(config, self._live_rules, observers)
         self._upstream = open_upstream(config, warden, is_first=True)
         self._client = StdioClient(fds, self._on_client_end)
-        link: UpstreamLink = self._upstream
-        if config.era != "same":
-            from penstock.relay.first_request import FirstRequestLink
-
-            reopen = self._reopen if isinstance(config.upstream, CommandUpstream) else None
-            link = first = FirstRequestLink(self._upstream, config.era, config.input_seconds, reopen)
+        first = None if config.era == "same" else self._first_request_link()
         self._relay = SessionRelay(
             self._client,
-            link,
+            first or self._upstream,
             opened.gate,
             opened.new_session(),
             tools_seconds=config.tools_seconds,
@@ -91,7 +74,7 @@ class _StdioSession:
             translates=config.era in ("auto", "bridge"),
             refreshes=config.refreshes_tools,
         )
-        if config.era != "same":
+        if first is not None:
             first.on_chosen = self._relay.use
         self._client.hearer = self._relay
         self._client.peer = self._upstream
@@ -123,6 +106,14 @@ class _StdioSession:
             error = self._late_error
             say.say_error(error, self._config.log_format)
         return 0 if error is None else error.exit_code
+
+    def _first_request_link(self) -> FirstRequestLink:
+        """A link that looks at the client's first request to choose between the eras."""
+        from penstock.relay.first_request import FirstRequestLink
+
+        config = self._config
+        reopen = self._reopen if isinstance(config.upstream, CommandUpstream) else None
+        return FirstRequestLink(self._upstream, config.era, config.input_seconds, reopen)
 
     def _reopen(self) -> UpstreamLink:
         """Starts the command once more, because the first one has ended over a question of ours."""

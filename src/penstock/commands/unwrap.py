@@ -10,19 +10,17 @@ from penstock.clients.edits import Edit
 from penstock.clients.entry import Entry
 from penstock.clients.places import Machine, Place
 from penstock.clients.wrapping import unwrap_edits
+from penstock.commands.carry_out import Job, is_to_be_written, say_done
 from penstock.commands.selectors import (
     add_agreement,
     add_selectors,
     choice_of,
-    has_terminal,
-    is_agreed,
-    print_json,
     remark,
     show_plan,
 )
 from penstock.errors import ConfigError, UsageError
-from penstock.home.change import Plan, make_plan, token_for, write_plan
-from penstock.home.inventory import Choice, FoundFile, client_called, reread, survey, this_machine
+from penstock.home.change import Plan, make_plan, write_plan
+from penstock.home.inventory import Choice, FoundFile, client_called, survey, this_machine
 from penstock.home.journal import Change, Journal, Record
 from penstock.home.state_folder import exclusive, state_folder
 from penstock.home.target import Target, digest
@@ -68,58 +66,11 @@ def run(options: argparse.Namespace) -> int:
         for file in found
         if any(entry.wrapped is not None for entry in file.entries)
     ]
-    return _carry_out(machine, options, folder, plans)
+    return Job(machine, options, folder, "unwrap", _edits).carry_out(plans, "Nothing there is wrapped.")
 
 
 def _edits(_found: FoundFile, entry: Entry) -> list[Edit]:
     return unwrap_edits(entry)
-
-
-def _carry_out(machine: Machine, options: argparse.Namespace, folder: Path, plans: list[Plan]) -> int:
-    plans = [plan for plan in plans if not plan.is_idle]
-    if not plans:
-        remark("Nothing there is wrapped.")
-        return 0
-    if not _is_to_be_written(options, plans):
-        return 0 if options.preview else 1
-    with exclusive(folder):
-        if options.expect is not None and options.expect != token_for(plans):
-            raise ConfigError("This is not the change that was previewed", "Nothing was written")
-        for plan in plans:
-            if options.yes and options.expect is None:
-                paths = {entry.path for entry in plan.entries}
-                again = reread(machine, plan.found)
-                plan = make_plan(again, [entry for entry in again.entries if entry.path in paths], _edits)
-            record = write_plan(plan, Journal(folder), "unwrap")
-            _say_done(plan, f"Unwrapped {', '.join(entry.name for entry in plan.entries)}", record.id)
-    return 0
-
-
-def _is_to_be_written(options: argparse.Namespace, plans: list[Plan]) -> bool:
-    if options.preview and options.format == "json":
-        print_json(plans)
-        return False
-    if not options.yes or options.preview:
-        for plan in plans:
-            show_plan(plan)
-    if options.preview:
-        return False
-    if options.yes or options.expect is not None:
-        return True
-    if not has_terminal():
-        raise ConfigError(
-            "Nothing was written: there is no terminal to ask at", "Say --yes, or --expect TOKEN"
-        )
-    if is_agreed("Write this?"):
-        return True
-    remark("Nothing was written.")
-    return False
-
-
-def _say_done(plan: Plan, what: str, record_id: str | None) -> None:
-    client = plan.found.place.client
-    undo = f" Undo: penstock unwrap --undo {record_id}" if record_id else ""
-    remark(f"{what}. {client.after.format(title=client.title)}{undo}")
 
 
 def _undo(machine: Machine, options: argparse.Namespace, journal: Journal, folder: Path) -> int:
@@ -140,7 +91,7 @@ def _undo(machine: Machine, options: argparse.Namespace, journal: Journal, folde
             remark("Nothing of it is left in the file.")
             return 0
         remark("The file was edited since: only what Penstock put in is taken out.")
-        if not _is_to_be_written(options, [plan]):
+        if not is_to_be_written(options, [plan]):
             return 0 if options.preview else 1
     if options.preview:
         show_plan(plan)
@@ -149,7 +100,7 @@ def _undo(machine: Machine, options: argparse.Namespace, journal: Journal, folde
         changes = [Change(record.id, ()), *(Change(c.name, c.path) for c in record.entries)]
         write_plan(plan, journal, "undo", changes)
     names = ", ".join(change.name for change in record.entries)
-    _say_done(plan, f"Undone: {names} as before {record.id}", None)
+    say_done(plan, f"Undone: {names} as before {record.id}", None)
     return 0
 
 

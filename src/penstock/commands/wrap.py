@@ -10,23 +10,20 @@ from penstock.clients.edits import Edit
 from penstock.clients.entry import Entry
 from penstock.clients.places import Machine
 from penstock.clients.wrapping import wrap_edits
+from penstock.commands.carry_out import Job
 from penstock.commands.selectors import (
     add_agreement,
     add_selectors,
     choice_of,
     has_terminal,
-    is_agreed,
-    print_json,
     remark,
-    show_plan,
 )
 from penstock.config.model import count, make_filter
 from penstock.errors import ConfigError, UsageError
-from penstock.home.change import Plan, make_plan, token_for, write_plan
-from penstock.home.inventory import FoundFile, reread, survey, this_machine
-from penstock.home.journal import Journal
+from penstock.home.change import Plan, make_plan
+from penstock.home.inventory import FoundFile, survey, this_machine
 from penstock.home.own_path import own_path
-from penstock.home.state_folder import exclusive, state_folder
+from penstock.home.state_folder import state_folder
 from penstock.platforms import refuse_unfit_system
 
 USAGE = "penstock wrap [SERVER...] [--client C] [--deny P] [--allow P] [--read-only] [OPTIONS]"
@@ -70,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     if options.max_tokens is not None:
         count(options.max_tokens, "--max-tokens")
     machine = this_machine(options.dir)
-    job = _Job(machine, options)
+    job = _Wrapping(machine, options)
     found = [
         file
         for file in survey(machine, choice_of(options, tuple(options.servers)))
@@ -94,7 +91,7 @@ def _wanted(found: FoundFile) -> list[Entry]:
     return [entry for entry in found.entries if entry.name not in found.hidden]
 
 
-class _Job:
+class _Wrapping:
     """One run of wrap."""
 
     def __init__(self, machine: Machine, options: argparse.Namespace) -> None:
@@ -174,49 +171,8 @@ class _Job:
 
     def carry_out(self, plans: list[Plan]) -> int:
         """Shows the plans and, if somebody agrees, writes them."""
-        options = self._options
-        changing = [plan for plan in plans if not plan.is_idle]
-        if options.expect is None and options.preview and options.format == "json":
-            print_json(changing)
-            return 0
-        if not changing:
-            remark("Already so; nothing to write.")
-            return 0
-        if not options.yes or options.preview:
-            for plan in changing:
-                show_plan(plan)
-        if options.preview:
-            return 0
-        if options.expect is None and not options.yes:
-            if not has_terminal():
-                raise ConfigError(
-                    "Nothing was written: there is no terminal to ask at", "Say --yes, or --expect TOKEN"
-                )
-            if not is_agreed("Write this?"):
-                remark("Nothing was written.")
-                return 1
-        with exclusive(self._folder):
-            return self._write(changing)
-
-    def _write(self, plans: list[Plan]) -> int:
-        if self._options.yes and self._options.expect is None:
-            plans = [self._again(plan) for plan in plans]  # somebody may have been quicker
-            plans = [plan for plan in plans if not plan.is_idle]
-        if self._options.expect is not None and self._options.expect != token_for(plans):
-            raise ConfigError("This is not the change that was previewed", "Nothing was written")
-        journal = Journal(self._folder)
-        for plan in plans:
-            record = write_plan(plan, journal, "wrap")
-            client = plan.found.place.client
-            names = ", ".join(entry.name for entry in plan.entries)
-            after = client.after.format(title=client.title)
-            remark(f"Wrapped {names}. {after} Undo: penstock unwrap --undo {record.id}")
-        return 0
-
-    def _again(self, plan: Plan) -> Plan:
-        found = reread(self._machine, plan.found)
-        paths = {entry.path for entry in plan.entries}
-        return make_plan(found, [entry for entry in found.entries if entry.path in paths], self.edits)
+        job = Job(self._machine, self._options, self._folder, "wrap", self.edits)
+        return job.carry_out(plans, "Already so; nothing to write.")
 
 
 def _option_words(options: argparse.Namespace) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
 from penstock.relay.catalogs import Catalogs, say_frozen
+from penstock.relay.contracts import LinkFacts
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import encode_event
@@ -70,14 +71,14 @@ class Passthrough:
         gate: Gate,
         catalogs: Catalogs,
         on_lost: Callable[[UpstreamError], None],
-        has_sessions: bool | None,
+        facts: LinkFacts,
         known: SessionTable | None,
         tools_seconds: float = limits.TOOLS_SECONDS,
         passes_cookies: bool = False,
         connect_seconds: float = limits.CONNECT_SECONDS,
     ) -> None:
-        """`known` are the sessions, where somebody asks whose a message is; `has_sessions` says whether the
-        upstream gives out ids for them, None while nobody knows."""
+        """`facts` are what our own handshake has shown of the upstream; `known` are the sessions, where
+        somebody asks whose a message is."""
         self.client = client
         self._tools_seconds = tools_seconds
         self._connect_seconds = connect_seconds
@@ -86,12 +87,11 @@ class Passthrough:
         self._everybody = Session()  # where nobody asks
         self.on_lost = on_lost
         self.sessions: dict[bytes, None] = {}  # ids seen to work, oldest first
-        self.answers_with_events = (
-            False  # how the upstream last answered a legacy request: so do we, for lists
-        )
+        self._answers_with_events = facts.answers_with_events  # so do we, for lists
         self.heads = HeadReader(client, headers, catalogs, passes_cookies)
         self._catalogs, self._lists = catalogs, catalogs.lists
-        self.has_sessions = has_sessions
+        # Whether the upstream gives ids to sessions. Who was refused for want of credentials has not seen it.
+        self.has_sessions = None if self._lists.is_by_principal else facts.has_session
         self.refreshes = False  # tool lists follow the upstream's
         self.own_path = b"/mcp"
         self.under_way: set[PassthroughResponse] = set()
@@ -297,7 +297,7 @@ class Passthrough:
         return self.gate.is_filtering and message.method in tool_gate.GATED and head.era is Era.MODERN
 
     def _answer(self, verdict: Answer, era: Era, reply: Reply) -> None:
-        is_event = verdict.is_list and era is Era.LEGACY and self.answers_with_events
+        is_event = verdict.is_list and era is Era.LEGACY and self._answers_with_events
         if is_event and len(verdict.raw) < limits.EVENT_BYTES:
             reply.start(200, EVENTS)
             reply.write(encode_event(verdict.raw, "message"))

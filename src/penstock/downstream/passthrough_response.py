@@ -123,8 +123,6 @@ class PassthroughResponse:
             if status in (401, 403):
                 self._headers = self.passthrough.own_challenge(known.headers, self.head.origin)
         is_stream = known.is_stream
-        if self.era is Era.LEGACY and self.message is not None and status == 200:
-            self.passthrough.answers_with_events = is_stream
         if is_stream and 200 <= status < 300 and self.on_success is None:
             self._reader = SseReader(limits.MESSAGE_BYTES + 64 * 1024)
             self._start_stream()

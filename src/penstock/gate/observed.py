@@ -12,6 +12,7 @@ import msgspec
 from penstock.errors import ProtocolError
 from penstock.gate.client_name import maybe_client_name
 from penstock.gate.gate import Gate
+from penstock.gate.gate_around import GateAround
 from penstock.gate.record import MessageKind, Observer, Record, Sender
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
 from penstock.policy.tools import tool_gate
@@ -29,30 +30,15 @@ _KINDS: dict[Kind, MessageKind] = {
 }
 
 
-class ObservedGate(Gate):
+class ObservedGate(GateAround):
     """Wraps a gate, plain or ruled: decides nothing, and tells what was decided."""
-
-    keeps_requests = True
 
     def __init__(self, inner: Gate, observers: Sequence[Observer], session: Session) -> None:
         """`session` stands for what belongs to no client: our own requests before the first one comes."""
-        self._inner = inner
+        super().__init__(inner)
         self._observers = observers
         self._own = session
         self._batch: Record | None = None  # the array whose messages are asked about
-        self.choice = inner.choice
-        self.is_filtering = inner.is_filtering
-        self.list_check = inner.list_check
-        self.takes_batches = inner.takes_batches
-        self.answers_losses = inner.answers_losses
-        self.may_object = inner.may_object
-        self.lists_hidden_tools = inner.lists_hidden_tools  # type: ignore[method-assign]
-        self.shown_error = inner.shown_error  # type: ignore[method-assign]
-
-    @property
-    def is_ruled(self) -> bool:
-        """Whether rules are in force at the moment."""
-        return self._inner.is_ruled
 
     def client_says(self, message: Message, exchange: Exchange) -> Verdict:
         """What the wrapped gate says."""
@@ -113,7 +99,7 @@ class ObservedGate(Gate):
                 why,
                 request,
                 status,
-                batch=self._batch if who == sender else None,
+                batch=self._batch if self._batch is not None and self._batch.sender == who else None,
             )
         )
 

@@ -8,16 +8,16 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
 
 from penstock.errors import ProtocolError
 from penstock.gate.gate import Gate
+from penstock.gate.gate_around import GateAround
 from penstock.gate.task_wait import TaskWait
-from penstock.policy.exchange import Exchange, Session
-from penstock.policy.verdict import Answer, Decided, Drop, Forward, Verdict, Wait, Why, Word
+from penstock.policy.exchange import Exchange
+from penstock.policy.verdict import Answer, Decided, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.mcp_headers import TRACED, traceparent_of
@@ -43,28 +43,18 @@ class Keeper(Protocol):
         """Waits until the disk has everything; False when it does not take it."""
 
 
-class WatchedGate(Gate):
+class WatchedGate(GateAround):
     """Wraps an observed gate."""
 
-    keeps_requests = True
-
     def __init__(self, inner: Gate, keeper: Keeper, *, is_synced: bool, injects: bool) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._keeper = keeper
         self._is_synced = is_synced
         self._injects = injects
-        self.choice = inner.choice
-        self.is_filtering = inner.is_filtering
-        self.list_check = inner.list_check
-        self.may_object = inner.may_object
-        self.lists_hidden_tools = inner.lists_hidden_tools  # type: ignore[method-assign]
-        self.shown_error = inner.shown_error  # type: ignore[method-assign]
+        # The rest is for those who observe.
         self.upstream_says = inner.upstream_says  # type: ignore[method-assign]
-
-    @property
-    def is_ruled(self) -> bool:
-        """Whether rules are in force at the moment."""
-        return self._inner.is_ruled
+        self.in_batch = inner.in_batch  # type: ignore[method-assign]
+        self.said = inner.said  # type: ignore[method-assign]
 
     def client_says(self, message: Message, exchange: Exchange) -> Verdict:
         """What the wrapped gate says, unless it cannot be kept."""
@@ -96,24 +86,6 @@ class WatchedGate(Gate):
         """What becomes of a message that may pass once the disk has it. Meanwhile others are served."""
         is_kept = await self._keeper.written()
         return verdict if is_kept else _refused(message, self._keeper.refusing() or "audit")
-
-    def in_batch(self, sender: str, raw: bytes, session: Session) -> AbstractContextManager[None]:
-        """Tells those who observe."""
-        return self._inner.in_batch(sender, raw, session)
-
-    def said(
-        self,
-        sender: str,
-        word: Word,
-        raw: bytes,
-        why: Why | None = None,
-        exchange: Exchange | None = None,
-        session: Session | None = None,
-        sent: bytes | None = None,
-        status: int | None = None,
-    ) -> None:
-        """Tells those who observe."""
-        self._inner.said(sender, word, raw, why, exchange, session, sent, status)
 
 
 class _After(Wait):

@@ -48,6 +48,7 @@ class LinkFacts(Struct, frozen=True):
     has_session: bool = False  # the upstream gave the session an id
     wants_credentials: bool = False  # it last answered that it wants some
     via: bytes | None = None  # the id of the request whose own stream brings what is being delivered
+    answers_with_events: bool = False  # over HTTP, it answered the handshake with a stream of events
 
 
 class UpstreamLink(Protocol):

@@ -63,7 +63,7 @@ class HttpUpstream:
         kind = self._kind if link.is_proven else None
         if isinstance(link, SseUpstream):
             return LinkFacts(kind, False, link.wants_credentials)
-        return LinkFacts(kind, link.has_session, link.wants_credentials, link.via)
+        return LinkFacts(kind, link.has_session, link.wants_credentials, link.via, link.answers_with_events)
 
     @property
     def trouble(self) -> str | None:

@@ -77,6 +77,7 @@ class Posts:
     def __init__(self, client: HttpClient, target: bytes, session: HttpSession, owner: PostsOwner) -> None:
         self.is_proven = False  # it has answered as such an endpoint does
         self.wants_credentials = False
+        self.answers_with_events = False  # as it answered the handshake
         self.trouble: str | None = None  # how a message was refused, other than in the words of the protocol
         self._client = client
         self._target = target
@@ -181,6 +182,7 @@ class Posts:
             post.timer = self._loop.call_later(limits.SSE_TURN_SECONDS, self._accept, post)
         elif post.message.method == "initialize":
             self._session.take_id(answer.headers)
+            self.answers_with_events = answer.is_events
 
     def event(self, answer: HttpAnswer, event: SseEvent | Oversize) -> None:
         """Takes one event of an answer."""

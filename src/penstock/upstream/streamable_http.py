@@ -90,6 +90,11 @@ class StreamableHttpUpstream:
         return self._exchanges.wants_credentials
 
     @property
+    def answers_with_events(self) -> bool:
+        """Whether it answered the handshake with a stream of events."""
+        return self._exchanges.answers_with_events
+
+    @property
     def via(self) -> bytes | None:
         """The id of the request whose own stream brings what is being delivered."""
         return self._exchanges.via

@@ -9,8 +9,8 @@ import pytest
 
 import hostile
 from memory_doors import CHOICE, GATE, catalog
-from penstock.gate.gate import Gate
-from penstock.policy.exchange import Exchange
+from penstock.gate.gate import Gate, error_message
+from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.tool_lock import ToolLock
@@ -345,3 +345,48 @@ def test_a_strict_schema_leaves_out_entries_and_withholds_what_is_no_list() -> N
         lenient.upstream_says(listed(odd, GOOD), Exchange(b"1", "tools/list", version="2025-11-25"))
         is FORWARD
     )
+
+
+def test_a_gate_takes_batches_and_answers_losses_unless_it_is_told_otherwise() -> None:
+    assert OPEN.takes_batches
+    assert OPEN.answers_losses
+
+
+def test_a_text_is_looked_at_for_hidden_tools_only_where_some_are_hidden() -> None:
+    everything = Gate(ToolFilter(strict_arguments=True))
+    assert everything.is_filtering
+    assert not everything.lists_hidden_tools(LISTED)
+    assert not GATE.lists_hidden_tools(b'{"tools":[{"name":"%b"}]}' % ALLOWED.encode())
+    assert not OPEN.lists_hidden_tools(b"[" * 100_000)  # not even looked at
+
+
+def test_an_error_of_ours_has_the_id_of_what_it_stands_for() -> None:
+    assert error_message(b"7.0", -1, "no").id_token == b"7.0"
+    assert error_message(None, -1, "no").id_token == b"null"
+    assert error_message(b"", -1, "no").id_token == b"null"
+    assert json.loads(error_message(None, -1, "no").raw) == {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": -1, "message": "no"},
+    }
+
+
+def test_what_is_withheld_is_said_by_penstock_and_answered_as_blocked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate = Gate(CHOICE, Objecting())  # type: ignore[arg-type]
+    ask = upstream(b'{"jsonrpc":"2.0","id":"u","method":"roots/list"}')
+    verdict = gate.upstream_says(ask, Exchange.of(ask))
+    assert isinstance(verdict, Answer)
+    assert (verdict.word, verdict.code) == ("block", -32602)
+    assert verdict.why is not None
+    assert verdict.why.rule == "schema"
+    assert {record.name for record in caplog.records} == {"penstock"}
+    assert caplog.records[0].getMessage() == "Dropped a message from the upstream. It breaks the schema."
+    gate.upstream_says(upstream(ANSWER), Exchange(b"1", "x"))
+    assert caplog.records[1].getMessage() == "Withheld an answer of the upstream. It breaks the schema."
+
+
+def test_nobody_listens_to_what_is_said_beside_a_plain_gate() -> None:
+    with OPEN.in_batch("client", b"[]", Session()):
+        OPEN.said("client", "refuse", b"nonsense")

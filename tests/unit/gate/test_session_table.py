@@ -302,3 +302,55 @@ def test_a_request_of_the_upstreams_is_not_cancelled_by_the_client() -> None:
     session.waiting[Noted(message, False, notes)] = None
     assert not session.cancel(b"1")
     assert notes == []
+
+
+def test_a_session_with_a_task_under_way_does_not_fall_to_newcomers() -> None:
+    session = table().new()
+    assert not session.is_in_use
+    session.tasks["t"] = NO_REQUEST
+    assert session.is_in_use
+
+
+def test_the_id_of_a_session_is_its_own_in_sixteen_characters() -> None:
+    sessions = table()
+    assert len(sessions.new().id) == 16
+    assert sessions.new().id != sessions.new().id
+
+
+def test_a_hello_of_the_modern_era_begins_no_session_of_its_own() -> None:
+    sessions = table()
+    one = find(sessions, era=Era.MODERN, principal=b"p", is_hello=True)
+    assert find(sessions, era=Era.MODERN, principal=b"p") is one
+
+
+def test_eras_principals_and_addresses_of_one_name_are_different_sessions() -> None:
+    sessions = table()
+    found = [
+        find(sessions, era=Era.LEGACY, principal=b"x"),
+        find(sessions, era=Era.MODERN, principal=b"x"),
+        find(sessions, era=Era.LEGACY, peer=b"x"),
+        find(sessions, era=Era.MODERN, peer=b"x"),
+        find(sessions, session=b"x"),
+        find(sessions, session=b"legacy principal x"),
+        find(sessions, session=b"legacy peer x"),
+    ]
+    assert len({id(session) for session in found}) == len(found)
+    assert [session.is_shared for session in found] == [True] * 4 + [False] * 3
+
+
+def test_a_session_that_begins_is_called_as_it_would_be_if_it_were_found() -> None:
+    sessions = table()
+    one = find(sessions, is_hello=True)
+    before = one.id
+    sessions.begin(b"\xff", one)
+    assert one.mcp_session_id == "\ufffd"
+    assert one.id != before
+    assert one.id == find(table(), session=b"\xff").id
+
+
+def test_a_session_in_which_somebody_waits_is_kept_when_it_is_refused() -> None:
+    sessions = table()
+    one = find(sessions, session=b"x")
+    waiting(one)
+    sessions.refused(b"x")
+    assert find(sessions, session=b"x") is one
