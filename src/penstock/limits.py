@@ -34,6 +34,9 @@ LIST_BYTES = 64 * 1024 * 1024
 PENDING_REQUESTS = 100_000
 """Requests waiting for an answer in one session and direction; the oldest is forgotten first."""
 
+UPSTREAM_REQUESTS = 1_000
+"""Questions of one upstream that a client has not answered; the oldest is forgotten first."""
+
 PENDING_BYTES = 4 * MESSAGE_BYTES
 """What is kept of all of them: ids and methods, which may be as long as messages, and for rules the requests;
 the oldest is forgotten first."""
@@ -193,6 +196,10 @@ HTTP_BODY_BYTES_PER_SECOND = 64 * 1024
 HTTP_HELD_BYTES = 256 * 1024 * 1024
 """Bodies of all clients together, from the first byte until nobody holds them: under way, waiting for rules
 or an upstream, remembered. A thousand connections could hold ten gigabytes."""
+
+HEAP_BYTES = 8 * 1024 * 1024
+"""When so much less is held than was at its most, and no body came for a second or two, free memory is given
+back to the system: by itself the C library keeps it."""
 
 HTTP_SMALL_BODY_BYTES = 64 * 1024
 """A body that is taken also when there is no room for larger ones, up to twice the limit: who sends much must
@@ -421,6 +428,15 @@ UPSTREAM_POSTS = 256
 UNANSWERED_BYTES = 4 * MESSAGE_BYTES
 """Bytes of a session that its upstream has not taken, or, posted to it, not begun to answer. Past this a
 client on stdio is not read, and one over HTTP is answered 503: each post taken makes room for another."""
+
+BESIDE_BYTES = 1_024
+"""What a small message takes in memory beside its own bytes, about: it has been taken apart."""
+
+BACKLOG_SMALL_BYTES = 64 * 1024
+"""What a session may leave untaken or unanswered however much others do: 256 of them are 16 MiB."""
+
+BACKLOG_BYTES = 256 * 1024 * 1024
+"""What all sessions together leave so; past it, who has more than a little is answered 503."""
 
 UNHEARD_ANSWERS = 256
 """Answers that an HTTP upstream still works on and nobody waits for; past this the oldest is given up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +185,36 @@ def test_138_what_clients_post_to_an_upstream_that_stops_reading_does_not_pile_u
         assert other.is_alive()
         door.close()
         other.close()
+
+
+def test_small_messages_of_many_sessions_have_one_bound_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Here it is two megabytes, and no session alone comes near to its own."""
+    probe = tmp_path / "probe"
+    probe.mkdir()
+    bounds = "limits.BACKLOG_BYTES, limits.PIPE_BYTES = 2 << 20, 64 << 10"
+    (probe / "sitecustomize.py").write_text(f"from penstock import limits\n{bounds}\n")
+    monkeypatch.setenv("PYTHONPATH", str(probe), prepend=os.pathsep)
+    note = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"d":"%b"}}' % (b"x" * 3_500)
+    with Upstream("stdio", tmp_path) as there, Proxy(tmp_path, there.words(), "--deny", DENY) as proxy:
+        first, second, third = (proxy.connect("sse", "legacy") for _ in range(3))
+        for door in (first, second, third):
+            door.begin()
+        statuses: dict[int, list[int]] = {}
+        for number, door in enumerate((first, second)):
+            door.order("deaf")
+            statuses[number] = []
+            for _ in range(400):
+                door.say(note)
+                statuses[number].append(door.last.status)
+        assert set(statuses[0]) == {202}
+        assert statuses[1] == sorted(statuses[1])
+        assert set(statuses[1]) == {202, 503}
+        assert "bytes of all sessions are not taken or not answered yet" in proxy.stderr
+        assert third.is_alive()
+        first.close()
+        assert wait_until(lambda: third.is_alive() and (second.say(note), second.last.status)[1] == 202)
 
 
 def test_session_ids_of_any_length_take_no_room(tmp_path: Path):

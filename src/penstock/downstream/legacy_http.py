@@ -153,6 +153,12 @@ class HttpSession:
         return bool(self._posts)
 
     @property
+    def backlog(self) -> int:
+        """What waits here or upstream, in bytes, with what is known of what is not answered."""
+        beside = limits.BESIDE_BYTES * len(self._relay.requests.exchanges)
+        return 0 if self._is_over else self._link.untaken + self._relay.room.bytes_held + beside
+
+    @property
     def is_shy(self) -> bool:
         """Whether the client only ever said hello."""
         return self._requests <= 1
@@ -165,7 +171,7 @@ class HttpSession:
     def take(self, message: Message | Batch, reply: Reply, headers: Headers) -> None:
         """Takes what the client posted."""
         self._requests += 1
-        if is_refused_for_now(reply, self._link):
+        if self.backlog > limits.BACKLOG_SMALL_BYTES and is_refused_for_now(reply, self):
             return
         post = Post(reply, self, message)
         self._posts[post] = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
+from penstock import limits
 from penstock.downstream.event_stream import EventStream
 from penstock.downstream.mcp_head import peer_of, read_head
 from penstock.downstream.replies import (
@@ -262,7 +263,7 @@ class ModernDoor:
     ) -> None:
         """Does what was decided."""
         if isinstance(verdict, Forward):
-            if is_refused_for_now(reply, shared.link):
+            if shared.backlog > limits.BACKLOG_SMALL_BYTES and is_refused_for_now(reply, shared):
                 return
             passed = verdict.message or message
             if message.kind is Kind.REQUEST:

@@ -6,11 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock import limits
 from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.net.http_exchange import Reply
 from penstock.policy.verdict import Answer
-from penstock.relay.contracts import UpstreamLink
+from penstock.relay.backlog import BACKLOG, Piled
 from penstock.wire.http.http1 import Headers, response_start
 from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value
@@ -109,10 +108,12 @@ def refuse_message(reply: Reply, refusal: ClientProtocolError) -> None:
     send_json(reply, 400, error_reply(refusal.id_token, refusal.code, refusal.reason))
 
 
-def is_refused_for_now(reply: Reply, link: UpstreamLink) -> bool:
-    """Whether a POST is answered 503, because the upstream takes nothing and more would only pile up."""
-    if link.untaken <= limits.UNANSWERED_BYTES:
+def is_refused_for_now(reply: Reply, sender: Piled) -> bool:
+    """Whether a POST of one who has more than a little waiting is answered 503, because the upstream does not
+    keep up and more would only pile up."""
+    objection = BACKLOG.maybe_objection(sender)
+    if objection is None:
         return False
-    log.warning("Refused what a client posted: the upstream has not taken %d bytes yet.", link.untaken)
-    refuse(reply, 503, "The upstream does not read", [(b"Retry-After", b"1")])
+    log.warning("Refused what a client posted: %s are not taken or not answered yet.", objection)
+    refuse(reply, 503, "The upstream does not keep up", [(b"Retry-After", b"1")])
     return True

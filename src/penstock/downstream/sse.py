@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from penstock import limits
 from penstock.downstream.event_stream import EventStream
 from penstock.downstream.mcp_head import read_head
 from penstock.downstream.replies import is_refused_for_now, refuse, send_json
@@ -45,6 +46,12 @@ class SseSession:
         return self._relay.pending > 0 or self._relay.is_holding
 
     @property
+    def backlog(self) -> int:
+        """What waits here or upstream, in bytes, with what is known of what is not answered."""
+        beside = limits.BESIDE_BYTES * len(self._relay.requests.exchanges)
+        return 0 if self._is_over else self._link.untaken + self._relay.room.bytes_held + beside
+
+    @property
     def is_shy(self) -> bool:
         """Its stream is open, so somebody is there."""
         return False
@@ -56,7 +63,7 @@ class SseSession:
 
     def take(self, body: bytes, reply: Reply, headers: Headers) -> None:
         """Takes what the client posted. The answer goes to the stream, a refusal to the post."""
-        if is_refused_for_now(reply, self._link):
+        if self.backlog > limits.BACKLOG_SMALL_BYTES and is_refused_for_now(reply, self):
             return
         self._relay.from_client(body, reply, headers)
         if not reply.is_started:

@@ -36,31 +36,31 @@ class PendingTable:
         self._capacity = capacity
         self._most_bytes = most_bytes
         self._share = share
-        self._exchanges: dict[bytes, Exchange] = {}
+        self.exchanges: dict[bytes, Exchange] = {}  # by their keys, oldest first
         self._weight = 0  # of all together
         # Keys of ids that a peer may give back less exactly, oldest first.
         self._rounded: dict[bytes, dict[bytes, None]] = {}
 
     def __len__(self) -> int:
-        return len(self._exchanges)
+        return len(self.exchanges)
 
     def __iter__(self) -> Iterator[Exchange]:
-        return iter(self._exchanges.values())
+        return iter(self.exchanges.values())
 
     def open(self, exchange: Exchange) -> bool:
         """Remembers a request; False when its id is already waiting for an answer."""
         key = exact_key(exchange.id_token)
-        if key in self._exchanges:
+        if key in self.exchanges:
             return False
         exchange.weight += len(key) + len(exchange.method)
         if exchange.meta is not None:
             exchange.weight += len(exchange.meta)
         self._weight += exchange.weight
-        if len(self._exchanges) >= self._capacity or self._weight > self._limit:
+        if len(self.exchanges) >= self._capacity or self._weight > self._limit:
             self._forget_oldest()
         if self._share is not None and not self._takes_share(exchange):
             return True
-        self._exchanges[key] = exchange
+        self.exchanges[key] = exchange
         rounded = id_key(exchange.id_token)
         if rounded != key:
             self._rounded.setdefault(rounded, {})[key] = None
@@ -69,19 +69,19 @@ class PendingTable:
     def close(self, id_token: bytes) -> Exchange | None:
         """The request that `id_token` answers, forgotten from now on."""
         key = exact_key(id_token)
-        if key in self._exchanges:
+        if key in self.exchanges:
             return self._take_out(key)
         alike = self._rounded.get(id_key(id_token))
         return self._take_out(next(iter(alike))) if alike else None
 
     def find(self, id_token: bytes) -> Exchange | None:
         """The request that waits under `id_token`."""
-        return self._exchanges.get(exact_key(id_token))
+        return self.exchanges.get(exact_key(id_token))
 
     def close_all(self) -> list[Exchange]:
         """Everything that waits, forgotten from now on."""
-        waiting = list(self._exchanges.values())
-        self._exchanges.clear()
+        waiting = list(self.exchanges.values())
+        self.exchanges.clear()
         self._rounded.clear()
         if self._share is not None:
             self._share.used -= self._weight
@@ -91,13 +91,13 @@ class PendingTable:
     def drop(self, exchange: Exchange) -> None:
         """Forgets this very exchange, if it is still here."""
         key = exact_key(exchange.id_token)
-        if self._exchanges.get(key) is exchange:
+        if self.exchanges.get(key) is exchange:
             self._take_out(key)
 
     def _forget_oldest(self) -> None:
         """Makes room for one more."""
-        while self._exchanges and (len(self._exchanges) >= self._capacity or self._weight > self._limit):
-            self._take_out(next(iter(self._exchanges)))
+        while self.exchanges and (len(self.exchanges) >= self._capacity or self._weight > self._limit):
+            self._take_out(next(iter(self.exchanges)))
 
     @property
     def _limit(self) -> int:
@@ -115,7 +115,7 @@ class PendingTable:
         return True
 
     def _take_out(self, key: bytes) -> Exchange:
-        exchange = self._exchanges.pop(key)
+        exchange = self.exchanges.pop(key)
         self._weight -= exchange.weight
         if self._share is not None:
             self._share.used -= exchange.weight

@@ -14,11 +14,13 @@ from penstock.errors import MalformedHttp
 class ByteBudget:
     """How many bytes are held, and how many may be."""
 
-    __slots__ = ("held", "limit")
+    __slots__ = ("counted", "held", "limit", "peak")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
+        self.peak = 0  # the most that was held, since somebody has set it back
+        self.counted = 0  # bodies so far
 
     def check_room(self, size: int) -> None:
         """Raises MalformedHttp when a body of `size` has no room. Small ones are taken beyond the limit,
@@ -41,7 +43,10 @@ class _CountedBytes(bytes):
     def __new__(cls, body: bytes, budget: ByteBudget) -> _CountedBytes:
         counted = super().__new__(cls, body)
         counted._budget = budget
-        budget.held += len(counted)
+        budget.held = held = budget.held + len(counted)
+        budget.counted += 1
+        if held > budget.peak:
+            budget.peak = held
         return counted
 
     def __del__(self) -> None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from penstock import limits as defaults
 from penstock.net.byte_budget import ByteBudget
+from penstock.net.heap import HeapKeeper
 from penstock.net.http_connection import HttpConnection, refusal
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.listener import Listener
@@ -72,6 +73,7 @@ class HttpServer:
         self.now = self.loop.time()  # at the last tick, or when the last client came
         self.is_draining = False
         self.budget = ByteBudget(self.limits.held_bytes)
+        self._heap = HeapKeeper(self.budget)
         self._tick_seconds = self.limits.tick_seconds
         self._listeners: list[Listener] = []
         self._admitted: set[HttpConnection] = set()
@@ -137,8 +139,9 @@ class HttpServer:
         self.now = self.loop.time()
         for connection in (*self._admitted, *self._refused):
             connection.check(self.now)
+        self._heap.look()
         self._timer = None
-        if self._admitted or self._refused:
+        if self._admitted or self._refused or self._heap.is_due:
             self._timer = self.loop.call_later(self._tick_seconds, self._tick)
 
     def open_replies(self) -> Iterator[tuple[HttpConnection, Reply]]:

@@ -109,6 +109,11 @@ class Multiplexer:
         return self._lost is not None
 
     @property
+    def backlog(self) -> int:
+        """Bytes that the upstream has not taken. Who waits for an answer has a connection open."""
+        return 0 if self._lost is not None else self.link.untaken
+
+    @property
     def is_busy(self) -> bool:
         """Whether somebody waits for an answer."""
         return bool(self._asked)

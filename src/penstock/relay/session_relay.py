@@ -81,11 +81,11 @@ class SessionRelay:
         self._catalog: ToolCatalog | None = None
         self._was_catalog_seen = False
         self._change = ListChange(refreshes)
-        self._requests = PendingTable()  # the client's, on their way to the upstream
-        self._upstream_requests = PendingTable()  # the upstream's, on their way to the client
+        self.requests = PendingTable()  # the client's, on their way to the upstream
+        self._upstream_requests = PendingTable(limits.UPSTREAM_REQUESTS)  # the upstream's, to the client
         self._answered_here = RecentIds()
         taken, failed = self._take_catalog, self._take_catalog_failure
-        self._room = HeldRequests(upstream, gate, session, tools_seconds, first_seconds, taken, failed)
+        self.room = HeldRequests(upstream, gate, session, tools_seconds, first_seconds, taken, failed)
         self._handshake = Handshake(session, translates)
         self.on_idle: Callable[[], None] | None = None  # called when nothing is held any more
         self.is_loss_felt = False  # the upstream was lost, and somebody waited for it
@@ -94,22 +94,22 @@ class SessionRelay:
 
     def use(self, link: UpstreamLink) -> None:
         """Speaks with the upstream over `link` from now on."""
-        self._upstream = self._room.upstream = link
+        self._upstream = self.room.upstream = link
 
     @property
     def is_holding(self) -> bool:
         """Whether a message still waits, for the catalog or for the rules."""
-        return not self._room.is_empty or bool(self._session.waiting)
+        return not self.room.is_empty or bool(self._session.waiting)
 
     @property
     def pending(self) -> int:
         """How many of the client's requests wait for the upstream."""
-        return len(self._requests)
+        return len(self.requests)
 
     @property
     def is_answering(self) -> bool:
         """Whether a request waits for the upstream that it could answer any moment."""
-        return any(exchange.method not in _LASTING for exchange in self._requests)
+        return any(exchange.method not in _LASTING for exchange in self.requests)
 
     def from_client(self, raw: bytes, route: Route | None = None, headers: Headers = ()) -> None:
         """Takes one message as the client sent it, with the headers of what brought it."""
@@ -206,7 +206,7 @@ class SessionRelay:
             return False
         if self._is_filtering and self._catalog is None and not self._handshake.is_begun:
             exchange.meta = maybe_modern_meta(message.params)
-        if not self._requests.open(exchange):
+        if not self.requests.open(exchange):
             reason = "Invalid request: this id is already waiting for an answer"
             refusal = ClientProtocolError(INVALID_REQUEST, reason, id_token)
             self.refuse_client(refusal, exchange.route, message.raw)
@@ -237,7 +237,7 @@ class SessionRelay:
     def _is_ended_here(self, message: Message) -> bool:
         """Whether a cancel is for a request that never went upstream; one that is held is forgotten."""
         token = bytes((message.params or {}).get("requestId") or b"")
-        if not token or not (self._room.forget(token) or token in self._answered_here):
+        if not token or not (self.room.forget(token) or token in self._answered_here):
             return False
         why = Why("relay", "drop", "it cancels a request that never went upstream")
         log.warning("Dropped a message from the client: %s.", why.reason)
@@ -250,7 +250,7 @@ class SessionRelay:
 
     def end(self) -> None:
         """The session is over, and nobody waits for verdicts."""
-        self._room.stop()
+        self.room.stop()
         self._session.end()
 
     def client_ended(self) -> None:
@@ -258,11 +258,11 @@ class SessionRelay:
         self._upstream_requests.close_all()
 
     def _hold(self, message: Message, exchange: Exchange) -> None:
-        if self._room.bytes_held > 2 * limits.HELD_BYTES:  # from a client whose reading cannot be paused
+        if self.room.bytes_held > 2 * limits.HELD_BYTES:  # from a client whose reading cannot be paused
             self._fail(exchange, "Too much waits already")
             return
-        self._room.hold(message, exchange)
-        if self._room.bytes_held > limits.HELD_BYTES:
+        self.room.hold(message, exchange)
+        if self.room.bytes_held > limits.HELD_BYTES:
             self._client.pause(_HOLDING)
         if not self._handshake.is_begun:
             # No handshake at all: either a modern client, or one that skips it and hopes.
@@ -272,7 +272,7 @@ class SessionRelay:
 
     def _want_catalog(self, meta: bytes | None, is_final: bool = True) -> None:
         if self._is_filtering and self._catalog is None:
-            self._room.fetch(meta, is_final, error_means_none=not self._handshake.has_tools)
+            self.room.fetch(meta, is_final, error_means_none=not self._handshake.has_tools)
 
     def _refresh_unseen_catalog(self) -> None:
         # Some upstreams add tools when they have heard what the client can do. What no client has seen yet
@@ -287,7 +287,7 @@ class SessionRelay:
             return
         self._catalog = catalog
         self._on_catalog(catalog)
-        for message, exchange in self._room.leave():
+        for message, exchange in self.room.leave():
             self._was_catalog_seen = True
             exchange.catalog = catalog
             self._carry_out(self._gate.client_says(message, exchange), message, exchange)
@@ -295,7 +295,7 @@ class SessionRelay:
 
     def _take_catalog_failure(self, failure: ToolListFailed, refusal: bytes | None, is_final: bool) -> None:
         self._change.forget()
-        for _, exchange in self._room.leave():
+        for _, exchange in self.room.leave():
             if refusal is not None:
                 self._reply(exchange, raw_error_reply(exchange.id_token, self._gate.shown_error(refusal)))
             else:
@@ -340,7 +340,7 @@ class SessionRelay:
     def _send_unasked(self, message: Message, exchange: Exchange) -> None:
         if message.method == LIST_CHANGED and self._is_filtering:
             is_seen = self._was_catalog_seen and self._catalog is not None
-            if self._change.is_held(message, is_seen, lambda: self._room.fetch(None, False, False)):
+            if self._change.is_held(message, is_seen, lambda: self.room.fetch(None, False, False)):
                 return
             self._refresh_unseen_catalog()
         if message.kind is Kind.REQUEST:
@@ -348,7 +348,7 @@ class SessionRelay:
         self._client.send(message.raw, None, message)
 
     def _take_upstream_response(self, message: Message) -> None:
-        exchange = None if message.id_token is None else self._requests.close(message.id_token)
+        exchange = None if message.id_token is None else self.requests.close(message.id_token)
         if exchange is None:
             self._take_stray_response(message)
             return
@@ -370,10 +370,10 @@ class SessionRelay:
         if opening is not None and not message.has_result:
             from penstock.relay.adapters.era_link import LegacyClientLink
 
-            self._requests.open(exchange)
+            self.requests.open(exchange)
             self.use(LegacyClientLink(self._upstream, self, opening, message))
             return False
-        if self._handshake.take_answer(message) and (self._handshake.is_confirmed or not self._room.is_empty):
+        if self._handshake.take_answer(message) and (self._handshake.is_confirmed or not self.room.is_empty):
             self._want_catalog(None)
         return True
 
@@ -387,8 +387,8 @@ class SessionRelay:
 
     def _take_stray_response(self, message: Message) -> None:
         """Takes what answers no request of the client's."""
-        if self._room.owns(message.id_token):
-            self._room.take_page(message)
+        if self.room.owns(message.id_token):
+            self.room.take_page(message)
         elif message.id_token in (None, b"null") and "error" in message.envelope:
             # A complaint about something that the upstream could not read: nobody's answer.
             exchange = self._new_exchange(message)
@@ -409,25 +409,25 @@ class SessionRelay:
     def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """Something of the upstream's cannot be passed on; who waits for it hears an error."""
         log.warning("Skipped a message from the upstream. %s.", why)
-        exchange = self._requests.close(id_token) if id_token is not None else None
+        exchange = self.requests.close(id_token) if id_token is not None else None
         self._gate.said("upstream", "skip", raw, Why("protocol", "skip", why), exchange, self._session)
-        if id_token is not None and self._room.owns(id_token):
-            self._room.fail(ToolListFailed("The answer cannot be read"))
+        if id_token is not None and self.room.owns(id_token):
+            self.room.fail(ToolListFailed("The answer cannot be read"))
         elif exchange is not None:
             self._fail(exchange, told(why))
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """The upstream is gone: everybody who waits hears it, then the session ends."""
         self.is_loss_felt = self.is_holding or self.pending > 0
-        self._room.stop()
-        for _, exchange in self._room.leave():
+        self.room.stop()
+        for _, exchange in self.room.leave():
             self._lose(exchange, error)
         self._fail_pending(error)
         self.give_up(error.safe_message)
         self._on_fatal(error)
 
     def _fail_pending(self, error: UpstreamError) -> None:
-        for exchange in self._requests.close_all():
+        for exchange in self.requests.close_all():
             self._lose(exchange, error)
 
     def _lose(self, exchange: Exchange, error: UpstreamError) -> None:

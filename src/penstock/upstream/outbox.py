@@ -13,9 +13,6 @@ from penstock import limits
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import Kind, Message
 
-_BYTES_BESIDE = 1024
-"""What a small message takes in memory beside its own bytes, about: it has been taken apart."""
-
 
 def has_to_be_first(message: Message) -> bool:
     """Whether nothing may overtake `message`."""
@@ -55,7 +52,7 @@ class Outbox:
     def size(self) -> int:
         """Bytes of all messages that wait or are under way, and of what we know of them."""
         waiting = len(self._queue) + len(self._surplus)
-        return self._waiting_bytes + self._unanswered_bytes + _BYTES_BESIDE * waiting
+        return self._waiting_bytes + self._unanswered_bytes + limits.BESIDE_BYTES * waiting
 
     def put(self, message: Message) -> None:
         """Sends `message` when its turn has come."""

@@ -41,7 +41,7 @@ class CarryingRelay(SessionRelay):
         if self._is_by_principal:
             rights = rights_of(self._carry(list(headers)))
             if self._rights is not None and rights != self._rights:
-                if self._room.is_fetching:
+                if self.room.is_fetching:
                     # What comes is for whoever asked for it.
                     reason = "Invalid request: the credentials of this session have just changed"
                     token = message.id_token if isinstance(message, Message) else None
@@ -71,12 +71,12 @@ class CarryingRelay(SessionRelay):
 
     def _take_stray_response(self, message: Message) -> None:
         refusal = message.raw
-        if not isinstance(refusal, HttpRefusal) or not self._room.owns(message.id_token):
+        if not isinstance(refusal, HttpRefusal) or not self.room.owns(message.id_token):
             super()._take_stray_response(message)
             return
         # No tools for these credentials: whoever waits for them hears that, and may come back with others.
-        self._room.stop()
-        for _, exchange in self._room.leave():
+        self.room.stop()
+        for _, exchange in self.room.leave():
             raw = with_value(refusal, message.envelope, "id", exchange.id_token)
             self._reply(exchange, refusal.reworded(raw))
         self._go_on()
