@@ -19,7 +19,7 @@ from penstock.downstream.mcp_head import Door, read_head
 from penstock.downstream.modern_http import ModernDoor
 from penstock.downstream.readiness import Readiness
 from penstock.downstream.replies import refuse
-from penstock.downstream.router import READY
+from penstock.downstream.router import READY, STATUS
 from penstock.downstream.sse import SseDoor
 from penstock.errors import CannotStart, PenstockError, ToolListRefused, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient
@@ -90,6 +90,8 @@ class Endpoint:
         if sibling is None:
             self.live_rules = open_live_rules(config, reread, warden, list(observers), fleet)
         self._opened = open_gate(config, self.live_rules, observers)
+        if self.several is not None and self.live_rules is not None and several is None:
+            self.live_rules.on_upstreams = self.several.reload
         self._lists = KeptLists(self._learn)
         self._lists.is_refreshed = config.refreshes_tools
         self._catalogs = Catalogs(config.relayed, self._lists, self._say)
@@ -238,7 +240,12 @@ class Endpoint:
         """The doors by their paths."""
         messages = self.prefix + b"/messages"
         sse = SseDoor(self._pool, self._sessions, self._on_session_lost, messages)
-        return {
+        more: dict[bytes, Door] = {}
+        if self.several is not None:
+            from penstock.downstream.status import StatusDoor
+
+            more[self.prefix + STATUS] = StatusDoor(self.several.status).handle
+        return more | {
             self.prefix + b"/mcp": self._streamable_door(),
             self.prefix + b"/sse": sse.handle_stream,
             messages: sse.handle_message,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock import logs as say
@@ -52,7 +52,9 @@ class LiveRules:
             load,
             self._put_in_force,
             lambda error: say.say_error(error, config.log_format),
+            on_upstreams=self._take_upstreams,
         )
+        self.on_upstreams: Callable[[ProxyConfig], None] | None = None  # who has several upstreams
 
     def _custom(self) -> list[tuple[str, float]]:
         return [(name, counted.total) for name, counted in self._effects.metrics().items()]
@@ -78,6 +80,10 @@ class LiveRules:
             self._fleet.rules_changed(config.digest)
         for observer in self._observers:
             observer.rules_changed(f"sha256:{config.digest.hex()}")
+
+    def _take_upstreams(self, config: ProxyConfig) -> None:
+        if self.on_upstreams is not None:
+            self.on_upstreams(config)
 
     def _interceptor(self, config: ProxyConfig) -> Interceptor | None:
         rules = config.interceptor

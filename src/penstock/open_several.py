@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from typing import cast
 
@@ -13,21 +15,53 @@ from penstock.net.warden import Warden
 from penstock.open_links import Upstream, open_upstream
 from penstock.policy.several.terms import MemberTerms
 from penstock.relay.adapters.aggregate.aggregate import Aggregate
-from penstock.relay.adapters.aggregate.hub import Hub
+from penstock.relay.adapters.aggregate.hub import Hub, OpenMember
 from penstock.relay.adapters.aggregate.view import View
 from penstock.relay.contracts import UpstreamLink
+
+log = logging.getLogger("penstock")
 
 
 def open_hub(config: ProxyConfig, warden: Warden, *, learns: bool) -> Hub:
     """What sessions share of the upstreams that `config` names. `learns`: over links of its own."""
     upstream = config.upstream
     assert isinstance(upstream, SeveralUpstreams)
+    return Hub(upstream.terms, _opener(config, upstream, warden), learns=learns)
+
+
+def _opener(config: ProxyConfig, upstream: SeveralUpstreams, warden: Warden) -> OpenMember:
     configs = member_configs(config, upstream)
 
     def open_member(terms: MemberTerms) -> UpstreamLink:
         return open_upstream(configs[terms.name], warden, restarts=False)
 
-    return Hub(upstream.terms, open_member, learns=learns)
+    return open_member
+
+
+class Reload:
+    """Leads another file to a hub that runs."""
+
+    def __init__(self, config: ProxyConfig, warden: Warden, hub: Hub) -> None:
+        self._config = config
+        self._warden = warden
+        self._hub = hub
+
+    def __call__(self, config: ProxyConfig) -> None:
+        """Takes the upstreams of a new good configuration."""
+        old, new = self._config.upstream, config.upstream
+        assert isinstance(old, SeveralUpstreams)
+        assert isinstance(new, SeveralUpstreams)
+        before = {member.terms.name: member for member in old.members}
+        changed = frozenset(
+            member.terms.name for member in new.members if before.get(member.terms.name) != member
+        )
+        terms = structs.replace(old.terms, members=new.terms.members)
+        # A relay keeps what it was started with; only who stands behind it may change.
+        self._config = structs.replace(self._config, upstream=structs.replace(new, terms=terms))
+        if terms != new.terms:
+            log.warning("A change of names, lists, server or search needs a restart.")
+        if self._hub.reload(terms, _opener(self._config, new, self._warden), changed):
+            log.info("The upstreams are those of the new file.")
 
 
 def member_configs(config: ProxyConfig, upstream: SeveralUpstreams) -> dict[str, ProxyConfig]:
@@ -47,10 +81,18 @@ def member_configs(config: ProxyConfig, upstream: SeveralUpstreams) -> dict[str,
 class Several:
     """What clients see of several upstreams at one endpoint."""
 
-    def __init__(self, hub: Hub, view: View, owns_hub: bool = True) -> None:
+    def __init__(self, hub: Hub, view: View, reload: Reload, owns_hub: bool = True) -> None:
         self.hub = hub
         self.view = view
+        self.reload = reload
         self._owns_hub = owns_hub
+
+    def status(self) -> bytes:
+        """How the upstreams are, a line each."""
+        from penstock.relay.adapters.aggregate.status import status_lines
+
+        lines = status_lines(self.view, asyncio.get_running_loop().time())
+        return "".join(f"{line}\n" for line in lines).encode()
 
     def meet(self, on_fatal: Callable[[PenstockError], None], on_ready: Callable[[], None]) -> None:
         """Begins to learn the upstreams. `on_fatal` hears when none of them, or not one that must be there,
@@ -73,13 +115,15 @@ class Several:
 def open_shared(config: ProxyConfig, warden: Warden) -> Several:
     """The upstreams for many sessions, as `config` wants them seen."""
     hub = open_hub(config, warden, learns=True)
-    return Several(hub, hub.new_view(config.choice, search=hub.terms.search))
+    view = hub.new_view(config.choice, search=hub.terms.search)
+    return Several(hub, view, Reload(config, warden, hub))
 
 
 def open_aggregate(config: ProxyConfig, warden: Warden) -> Upstream:
     """The link of the only session there is, to every upstream."""
     hub = open_hub(config, warden, learns=False)
     link = Aggregate(hub, hub.new_view(config.choice, search=hub.terms.search), owns_hub=True)
+    link.take_config = Reload(config, warden, hub)
     return cast(Upstream, link)
 
 

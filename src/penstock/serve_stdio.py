@@ -76,6 +76,8 @@ class _StdioSession:
         )
         if first is not None:
             first.on_chosen = self._relay.use
+        if self._live_rules is not None:
+            self._live_rules.on_upstreams = getattr(self._upstream, "take_config", None)
         self._client.hearer = self._relay
         self._client.peer = self._upstream
         self._upstream.peer = self._client

@@ -43,6 +43,7 @@ VERBS: dict[str, Verb] = {
         "before you start", "which tools are allowed and denied, and what each costs", "tools", True
     ),
     "check": Verb("before you start", "what is wrong with a configuration, or what it will do", "check"),
+    "status": Verb("while it runs", "how each of several upstreams is", "status"),
     "rules": Verb("before you start", "try the rules of a configuration: test, explain", "rules"),
     "token": Verb("before you start", "a new bearer token for a caller of the listener", "token"),
     "clients": Verb("at home", "the servers of your AI clients, and which are behind Penstock", "clients"),

@@ -5,10 +5,11 @@
 #    source ~/.local/share/bash_completion/penstock
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_penstock_subparsers=(tools check rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask)
+_shtab_penstock_subparsers=(tools check status rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask)
 
 _shtab_penstock_tools_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --format --tokenizer)
 _shtab_penstock_check_option_strings=(-h --help)
+_shtab_penstock_status_option_strings=(-h --help)
 _shtab_penstock_rules_option_strings=(-h --help --from)
 _shtab_penstock_token_option_strings=(-h --help --profile)
 _shtab_penstock_clients_option_strings=(-h --help --client --scope --dir --file --format)
@@ -83,7 +84,7 @@ _shtab_penstock_backtest___format_choices=(text json)
 _shtab_penstock_export___to_choices=(har otlp)
 _shtab_penstock_baseline___group_by_choices=(client_name)
 _shtab_penstock_anomalies___format_choices=(text json)
-_shtab_penstock_pos_0_choices=(tools check rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask)
+_shtab_penstock_pos_0_choices=(tools check status rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask)
 _shtab_penstock___on_upstream_loss_choices=(exit reconnect)
 _shtab_penstock___order_choices=(upstream lock name)
 _shtab_penstock___log_level_choices=(debug info warning error)
@@ -99,6 +100,8 @@ _shtab_penstock_tools___lock_strict_nargs=0
 _shtab_penstock_tools___version_nargs=0
 _shtab_penstock_check__h_nargs=0
 _shtab_penstock_check___help_nargs=0
+_shtab_penstock_status__h_nargs=0
+_shtab_penstock_status___help_nargs=0
 _shtab_penstock_rules__h_nargs=0
 _shtab_penstock_rules___help_nargs=0
 _shtab_penstock_token__h_nargs=0

@@ -50,7 +50,7 @@ function _shtab_penstock_using
   test "$_shtab_penstock_cmdpath" = "$argv"
 end
 
-set -g _shtab_penstock_commands tools check rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask
+set -g _shtab_penstock_commands tools check status rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask
 set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --group-by --header --header-from --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --only --order --otel --out --pace --profile --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --watch --webhook
 
 complete -c penstock -e
@@ -128,6 +128,8 @@ complete -c penstock -n '_shtab_penstock_using tools' -l format -xka "table json
 complete -c penstock -n '_shtab_penstock_using tools' -l tokenizer -xka "estimate o200k" -d 'estimate tokens, or count those of the o200k vocabulary (needs tiktoken)'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a check -d 'Say whether a configuration file is right: every fault with its line and a hint, or, if it is, what it will do, in plain words.'
 complete -c penstock -n '_shtab_penstock_using check' -s h -l help -d 'show this help message and exit'
+complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a status -d 'Show how each upstream of a Penstock with several of them is. The exit code is 0 when all are ready or at rest, 3 when some are not, 4 when none is, 1 when nobody is there.'
+complete -c penstock -n '_shtab_penstock_using status' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a rules -d 'Try rules without an upstream: run the fixtures in the file or beside it, or say what the rules would do with the messages on stdin.'
 complete -c penstock -n '_shtab_penstock_using rules' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using rules' -l from -xka "client upstream" -d 'who sent the messages on stdin'

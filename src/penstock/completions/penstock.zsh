@@ -25,6 +25,7 @@ _shtab_penstock_commands() {
     rules:'Try rules without an upstream: run the fixtures in the file or beside it, or say what the rules would do with the messages on stdin.'
     show:'Show what a recording holds, one message a row. WORDS is a filter, such as tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.'
     stats:'Count what recordings or audit files hold: calls, errors, blocks, latencies, tokens. WORDS is a filter, as for show. With --compare: what is new since another recording, and which rates have shifted; exit 3 if something has.'
+    status:'Show how each upstream of a Penstock with several of them is. The exit code is 0 when all are ready or at rest, 3 when some are not, 4 when none is, 1 when nobody is there.'
     token:'Make a bearer token of 256 random bits. stdout has the token, once: give it to the client, which sends it as Authorization: Bearer TOKEN. stderr has the row for auth.tokens in the configuration, which holds only its SHA-256.'
     tools:'Show which of the upstream'"'"'s tools are allowed and which are denied, by which pattern, and about how many tokens each costs a model.'
     unwrap:'Take Penstock out of the entries of an AI client. With --undo: bring a file back byte for byte, or, when somebody has edited it since, take out only what we put in.'
@@ -300,6 +301,14 @@ _shtab_penstock_stats_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_penstock_stats_defaults_added=0
 
+_shtab_penstock_status_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  ":default http\:\/\/127.0.0.1\:8808:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_penstock_status_defaults_added=0
+
 _shtab_penstock_token_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--profile[the one profile that it opens]:NAME:"
@@ -474,6 +483,7 @@ _shtab_penstock() {
         rules) _arguments -C -s $_shtab_penstock_rules_options ;;
         show) _arguments -C -s $_shtab_penstock_show_options ;;
         stats) _arguments -C -s $_shtab_penstock_stats_options ;;
+        status) _arguments -C -s $_shtab_penstock_status_options ;;
         token) _arguments -C -s $_shtab_penstock_token_options ;;
         tools) _arguments -C -s $_shtab_penstock_tools_options ;;
         unwrap) _arguments -C -s $_shtab_penstock_unwrap_options ;;

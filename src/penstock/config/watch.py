@@ -18,7 +18,7 @@ from msgspec import structs
 
 from penstock import limits
 from penstock.config.file import digest_of
-from penstock.config.model import ProxyConfig
+from penstock.config.model import ProxyConfig, SeveralUpstreams
 from penstock.errors import ConfigError, PenstockError
 
 log = logging.getLogger("penstock")
@@ -41,13 +41,16 @@ class ConfigWatch:
         on_rules: Callable[[ProxyConfig], None],
         on_error: Callable[[PenstockError], None],
         every: float = limits.CONFIG_LOOK_SECONDS,
+        on_upstreams: Callable[[ProxyConfig], None] | None = None,
     ) -> None:
+        """`on_upstreams` gets each new good configuration, where its upstreams can change while we run."""
         self._path = path
         self._started = current  # what needs a restart stays as it was at the start
         self._current = current
         self._load = load
         self._on_rules = on_rules
         self._on_error = on_error
+        self._on_upstreams = on_upstreams
         self._every = every
         self._timer: asyncio.TimerHandle | None = None
         self._seen: Look = None  # at the last look
@@ -109,6 +112,9 @@ class ConfigWatch:
         self._take(config)
 
     def _take(self, config: ProxyConfig) -> None:
+        if self._on_upstreams is not None and isinstance(config.upstream, SeveralUpstreams):
+            self._on_upstreams(config)
+            self._started = structs.replace(self._started, upstream=config.upstream)
         for name in restart_needed(self._started, config):
             log.warning("%s: a change of %s needs a restart.", self._path, name)
         if _rule_set(config) == _rule_set(self._current):

@@ -11,6 +11,7 @@ from penstock.net.http_exchange import Reply, Request
 
 HEALTH = b"/healthz"
 READY = b"/readyz"
+STATUS = b"/status"
 # Metadata of the upstream, asked for with the user's own headers: nothing in the path may lead elsewhere.
 # Dots in escapes are dots to some, a backslash is a slash, and a semicolon may hide what follows it.
 _WELL_KNOWN = re.compile(rb"/\.well-known(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~!$&'()*+,=:@-]+)+/?").fullmatch

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from doors import DEADLINE, StdioDoor
-from several import Several, names, over_http, says, wait_until
+from several import PENSTOCK, Several, names, over_http, says, wait_until
 
 CHANGED = b"notifications/tools/list_changed"
 
@@ -133,3 +133,81 @@ def test_31_no_upstream_gets_a_foreign_variable(tmp_path: Path, monkeypatch: obj
     with several.stdio() as client:
         assert client.call("env")["result"]["env"]["OWN"] == "secret"
         assert "secret" not in json.dumps(client.call("two__env"))
+
+
+def test_23_a_lazy_one_starts_with_its_first_call_and_once_for_many(tmp_path: Path) -> None:
+    several = Several(tmp_path, lists={"keep": str(tmp_path / "kept" / "lists.json")})
+    several.add("one").add("lazy", {"lazy": True, "idle_stop": "500ms"}, tools=["slow", "quick"], delay=0.3)
+    with several.stdio() as client:
+        assert names(client) == ["echo", "slow", "quick"]
+    assert len(several.starts("lazy")) == 1  # its lists were not known
+    assert (tmp_path / "kept" / "lists.json").stat().st_mode & 0o777 == 0o600
+    with several.stdio() as client:
+        assert names(client) == ["echo", "slow", "quick"]
+        client.call("echo")
+        assert len(several.starts("lazy")) == 1
+        for number in range(10):
+            client.request(b"%d" % number, "tools/call", b'{"name":"quick","arguments":{}}')
+        for number in range(10):
+            assert says(json.loads(client.answer(b"%d" % number))) == "lazy:quick"
+        assert len(several.starts("lazy")) == 2
+        assert says(client.call("slow", b'{"seconds":1.5}')) == "lazy:slow"
+        wait_until(lambda: not alive(several.starts("lazy")[1]))
+        assert says(client.call("quick")) == "lazy:quick"
+        assert len(several.starts("lazy")) == 3
+
+
+def test_25_another_file_while_we_run(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one").add("two", tools=["second"])
+    with several.stdio() as client:
+        assert names(client) == ["echo", "second"]
+        several.add("three", tools=["third"]).write()
+        client.process.send_signal(signal.SIGHUP)
+        client.message(lambda raw: CHANGED in raw)
+        assert names(client) == ["echo", "second", "third"]
+        assert says(client.call("third")) == "three:third"
+        client.heard.clear()
+        several.path.write_text("{")
+        client.process.send_signal(signal.SIGHUP)
+        several.said("is not right")
+        assert names(client) == ["echo", "second", "third"]
+        del several.servers["two"]
+        several.add("three", tools=["changed"]).write()
+        client.process.send_signal(signal.SIGHUP)
+        client.message(lambda raw: CHANGED in raw)
+        wait_until(lambda: names(client) == ["echo", "changed"])
+        assert client.call("second")["error"]["code"] == -32601
+        assert says(client.call("changed")) == "three:changed"
+        assert says(client.call("echo")) == "one:echo"
+    assert len(several.starts("one")) == 1
+
+
+def test_25_over_http_and_its_status(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one").add("two", tools=["echo", "second"])
+    with several.listening() as port, over_http(port) as client:
+        assert says(client.call("echo")) == "one:echo"
+        status = client.whole("GET", "/status").body.decode().splitlines()
+        assert status[0].startswith(
+            "one ready L stdio links=1 tools=1 hidden=0 renamed=0 left_out=0 restarts=0"
+        )
+        assert "tools=2 hidden=0 renamed=1" in status[1]
+        assert client.whole("GET", "/status", {"X-Forwarded-For": "192.0.2.1"}).status == 404
+        assert client.whole("GET", "/readyz").status == 200
+        several.add("dead", exit=True).write()
+        several.process.send_signal(signal.SIGHUP)
+        pid = client.call("echo")["result"]["pid"]
+        said = wait_until(lambda: [one for one in status_of(port)[1] if one.startswith("dead down")])
+        assert "next_try=" in said[0]
+        assert status_of(port)[0] == 3
+        assert client.call("echo")["result"]["pid"] == pid
+    assert status_of(port)[0] == 1
+
+
+def status_of(port: int) -> tuple[int, list[str]]:
+    done = subprocess.run(
+        [*PENSTOCK, "status", f"http://127.0.0.1:{port}/mcp"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    return done.returncode, done.stdout.splitlines()

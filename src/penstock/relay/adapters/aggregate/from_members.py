@@ -235,6 +235,8 @@ class FromMembers(SessionLinks):
         if self.is_over:
             return
         self.hub.close_link(link)
+        if self.hub.members.get(link.name) is not link.member:
+            return
         if not error.is_of_one_session or link.known is None:
             self.hub.lost(link.member, error, wants)
         elif self.listenings:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock.errors import PenstockError, UpstreamError
@@ -24,6 +25,9 @@ from penstock.relay.contracts import UpstreamLink
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.message import Message
 from penstock.wire.mcp.replies import printable
+
+if TYPE_CHECKING:  # loaded where lists are kept
+    from penstock.relay.adapters.aggregate.keeping import Keeping
 
 log = logging.getLogger("penstock")
 
@@ -68,6 +72,8 @@ class Hub:
         self.views: list[View] = []
         self.is_settled = False
         self.on_fatal: Callable[[PenstockError], None] = lambda error: None
+        self.on_retired: list[Callable[[Member], None]] = []
+        self.on_added: list[Callable[[Member], None]] = []
         self.on_back: list[Callable[[Member], None]] = []
         self.on_ready: list[Callable[[], None]] = []
         self.look_again: Callable[[Member], None] = self._learn  # how a lost one is looked for
@@ -81,6 +87,12 @@ class Hub:
         self.is_modern: bool | None = None
         self._modern_waiting: list[Callable[[], None]] = []
         self._is_over = False
+        self.keeping: Keeping | None = None
+        if terms.lists.keep is not None:
+            from penstock.relay.adapters.aggregate.keeping import Keeping
+
+            self.keeping = Keeping(terms.lists.keep, self)
+            self.keeping.load()
 
     def _new_member(self, terms: MemberTerms) -> Member:
         return Member(terms, lambda: self._open_member(terms))
@@ -103,7 +115,7 @@ class Hub:
             return
         self._wait_timer = self._loop.call_later(self.terms.lists.wait_seconds, self._settle)
         for member in self.members.values():
-            if self.learns and member.known is None:
+            if self.learns and not member.is_startable_later:
                 self._learn(member)
         self.look_if_settled()
 
@@ -132,6 +144,8 @@ class Hub:
         for then in waiting:
             then()
         members = list(self.members.values())
+        if self.keeping is not None:
+            self.keeping.later()
         missing = [one for one in members if one.terms.is_required and one.known is None]
         if missing:
             self.on_fatal(RequiredFailed(missing))
@@ -154,7 +168,9 @@ class Hub:
 
     def learnt(self, member: Member, known: Known) -> None:
         """A link has learnt what an upstream is like."""
-        before, member.known = member.known, known
+        before, member.known, member.is_only_kept = member.known, known, False
+        if self.keeping is not None:
+            self.keeping.later()
         member.greeted(self._loop.time())
         for tell in self.on_ready:
             tell()
@@ -274,11 +290,48 @@ class Hub:
             then()
         return self.is_modern
 
+    # --- another file ------------------------------------------------------------------------------------
+
+    def reload(self, terms: SeveralTerms, open_member: OpenMember, changed: frozenset[str]) -> bool:
+        """Takes the members of another file: those in `changed` are reached in another way than before.
+        Whoever is as it was keeps its links. False when nothing is another."""
+        self._open_member = open_member
+        old = self.members
+        new: dict[str, Member] = {}
+        for one in terms.members:
+            known = old.get(one.name)
+            is_same = known is not None and known.terms == one and one.name not in changed
+            new[one.name] = known if is_same and known is not None else self._new_member(one)
+        if list(new.items()) == list(old.items()):
+            return False
+        self.terms, self.members = terms, new
+        for name, member in old.items():
+            if new.get(name) is not member:
+                log.info("%s is %s.", name, "changed" if name in new else "removed")
+                self._forget_retry(member)
+                for retire in list(self.on_retired):
+                    retire(member)
+        for view in self.views:
+            view.forget()
+        for name, member in new.items():
+            if old.get(name) is not member:
+                log.info("%s is added.", name)
+                if self.learns:
+                    self._learn(member)
+                for tell in list(self.on_added):
+                    tell(member)
+        self._modern, self.is_modern = None, None
+        if self.is_settled:
+            self.refresh()
+        return True
+
     # --- the end -----------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Ends every link of our own."""
         self._is_over = True
+        if self.keeping is not None:
+            self.keeping.close()
         if self._wait_timer is not None:
             self._wait_timer.cancel()
         for timer in self._retries.values():

@@ -62,13 +62,20 @@ class Member:
         self.restarts = 0
         self.links = 0
         self.retry_at = 0.0
+        self.is_only_kept = False  # its lists are those of an earlier life
         self.was_failed = False  # it could not be had since it was last looked for
         self._calm_since = 0.0
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing more is to be waited for at the start."""
-        return self.known is not None or self.was_failed
+        is_known = self.known is not None and (self.terms.is_lazy or not self.is_only_kept)
+        return is_known or self.was_failed
+
+    @property
+    def is_startable_later(self) -> bool:
+        """Whether it is started when it is needed first, and known well enough until then."""
+        return self.terms.is_lazy and self.known is not None
 
     def greeted(self, now: float) -> None:
         """It has answered a handshake."""

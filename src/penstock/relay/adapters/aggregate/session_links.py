@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from msgspec import Struct
 
 from penstock import limits
-from penstock.errors import PenstockError, UpstreamError
+from penstock.errors import PenstockError, SessionEnded, UpstreamError
 from penstock.relay.adapters.aggregate.hub import Hub
 from penstock.relay.adapters.aggregate.listening import Listening
 from penstock.relay.adapters.aggregate.member import Member
@@ -31,6 +31,7 @@ from penstock.wire.mcp.replies import CANCELLED, error_reply, result_reply
 
 log = logging.getLogger("penstock")
 
+DRAIN_SECONDS = 5.0
 _AT_ONCE = frozenset({"ping", "notifications/initialized", "notifications/cancelled", "logging/setLevel"})
 """What is answered, or understood, before anything is known of any upstream."""
 
@@ -54,6 +55,7 @@ class SessionLinks(LinkOwner):
         """With `owns_hub` this session is the only one: its links learn what the upstreams are like."""
         self.receiver: UpstreamReceiver | None = None
         self.peer: object = None
+        self.take_config: Callable[..., None] | None = None  # who takes another file, where one may come
         self.hub = hub
         self.view = view
         self.owns_hub = owns_hub
@@ -76,11 +78,13 @@ class SessionLinks(LinkOwner):
         self._reasons: set[str] = set()
         view.on_change.append(self.notices.changed)
         hub.on_back.append(self.back)
+        hub.on_retired.append(self.retire)
+        hub.on_added.append(self.added)
         if owns_hub:
             hub.look_again = self._reopen
             hub.on_fatal = self._give_up
             for member in view.members:
-                if not (member.terms.is_lazy and member.known is not None):
+                if not member.is_startable_later:
                     self._new_link(member).open()
 
     # --- as a link ---------------------------------------------------------------------------------------
@@ -118,6 +122,8 @@ class SessionLinks(LinkOwner):
         if self.notices.changed in self.view.on_change:
             self.view.on_change.remove(self.notices.changed)
             self.hub.on_back.remove(self.back)
+            self.hub.on_retired.remove(self.retire)
+            self.hub.on_added.remove(self.added)
         for listening in self.listenings.values():
             listening.stop()
         for task in tuple(self._tasks):
@@ -187,6 +193,26 @@ class SessionLinks(LinkOwner):
             or any(pending.link is link for pending in self.pending.values())
         )
 
+    def retire(self, member: Member) -> None:
+        """A member is not in the file any more, or not as it was: what is under way may end, for a while."""
+        link = self.links.get(member.name)
+        if link is not None and link.member is member:
+            del self.links[member.name]
+            self._drain(link, self.loop.time() + DRAIN_SECONDS)
+
+    def _drain(self, link: MemberLink, until: float) -> None:
+        waits = any(pending.link is link for pending in self.pending.values())
+        if not link.is_lost and not self.is_over and waits and self.loop.time() < until:
+            self.loop.call_later(limits.DRAIN_LOOK_SECONDS, self._drain, link, until)
+            return
+        if not link.is_lost:
+            self.lost(link, SessionEnded("It is not in the file any more"))
+
+    def added(self, member: Member) -> None:
+        """A member is new in the file."""
+        if self.owns_hub and self.opening is not None and member in self.view.members:
+            self._greet(member, self.opening)
+
     def _give_up(self, error: PenstockError) -> None:
         """Nobody can be served any more."""
         if self.receiver is not None and isinstance(error, UpstreamError) and not self.is_over:
@@ -214,7 +240,7 @@ class SessionLinks(LinkOwner):
             self.start(self._ask_for_modern())
 
     def _greet(self, member: Member, opening: Opening) -> None:
-        if member.terms.is_lazy and member.known is not None:
+        if member.is_startable_later:
             return
         link = self.links.get(member.name)
         if link is None or link.is_lost:

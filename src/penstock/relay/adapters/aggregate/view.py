@@ -99,6 +99,10 @@ class View:
             self._modern_catalog = structs.replace(self.tools.catalog, result=self.result("tools", era))
         return self._modern_catalog
 
+    def forget(self) -> None:
+        """The members are others: nothing that was made for one of their names counts any more."""
+        self._gates, self._lists = {}, {}
+
     def refresh(self) -> list[str]:
         """Makes the lists anew; gives back which of them have changed, and tells who listens."""
         before = self.tools.catalog.result, self.prompts.result

@@ -1,0 +1,60 @@
+"""`penstock status [URL]`: how the upstreams of a Penstock that runs are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from penstock.arguments import Parser
+from penstock.errors import ConnectFailed, UsageError
+from penstock.wire.mcp.replies import one_line
+
+_DEFAULT = "http://127.0.0.1:8808"
+_WELL = ("ready", "idle")
+SOME, NONE = 3, 4
+
+
+def parser() -> Parser:
+    """The parser of `penstock status`."""
+    found = Parser(
+        prog="penstock status",
+        usage="penstock status [URL]",
+        description="Show how each upstream of a Penstock with several of them is. The exit code is 0 when "
+        "all are ready or at rest, 3 when some are not, 4 when none is, 1 when nobody is there.",
+    )
+    found.add_argument("url", nargs="?", default=_DEFAULT, metavar="URL", help=f"default {_DEFAULT}")
+    return found
+
+
+def run(options: argparse.Namespace) -> int:
+    """Asks, and prints what is answered."""
+    import urllib.error
+    import urllib.request
+
+    url = str(options.url)
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"It is no http or https URL: {url}")
+    base = url.partition("?")[0].rstrip("/").removesuffix("/mcp").removesuffix("/status")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{base}/status", timeout=10) as answer:
+            text = answer.read(1 << 20).decode("utf-8", "replace")
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        detail = "it shows no status" if refusal.code == 404 else f"it answers {refusal.code}"
+        raise ConnectFailed(base, detail) from None
+    except (urllib.error.URLError, OSError, ValueError) as why:
+        raise ConnectFailed(base, str(getattr(why, "reason", why))) from None
+    lines = text.splitlines()
+    for line in lines:
+        sys.stdout.write(one_line(line) + "\n")
+    sys.stdout.flush()
+    return exit_code([line.split(" ")[1] for line in lines if " " in line])
+
+
+def exit_code(states: list[str]) -> int:
+    """What the states come to."""
+    well = sum(state in _WELL for state in states)
+    if well == len(states):
+        return 0
+    return SOME if well else NONE
