@@ -187,14 +187,15 @@ def several_of(view: ProxyConfig, warden: Warden, first: Endpoint | None) -> Sev
     same name in each. None where there is only one upstream."""
     if not isinstance(view.upstream, SeveralUpstreams):
         return None
-    from penstock.open_several import Several, open_hub
+    from penstock.open_several import Reload, Several, open_hub
 
     assert view.access is not None
     terms = view.access.profile(view.profile)
     is_first = first is None or first.several is None
     hub = open_hub(view, warden, learns=True) if first is None or first.several is None else first.several.hub
     only = None if terms.upstreams is None else frozenset(terms.upstreams)
-    return Several(hub, hub.new_view(view.choice, only, hub.terms.search), owns_hub=is_first)
+    reload = Reload(view, warden, hub) if is_first else None
+    return Several(hub, hub.new_view(view.choice, only, hub.terms.search), is_first, reload)
 
 
 def _relative(doors: dict[bytes, Door], name: str) -> dict[bytes, Door]:

@@ -81,7 +81,8 @@ def member_configs(config: ProxyConfig, upstream: SeveralUpstreams) -> dict[str,
 class Several:
     """What clients see of several upstreams at one endpoint."""
 
-    def __init__(self, hub: Hub, view: View, reload: Reload, owns_hub: bool = True) -> None:
+    def __init__(self, hub: Hub, view: View, owns_hub: bool = True, reload: Reload | None = None) -> None:
+        """`reload` takes another file for the hub, where this is the one to do so."""
         self.hub = hub
         self.view = view
         self.reload = reload
@@ -116,7 +117,7 @@ def open_shared(config: ProxyConfig, warden: Warden) -> Several:
     """The upstreams for many sessions, as `config` wants them seen."""
     hub = open_hub(config, warden, learns=True)
     view = hub.new_view(config.choice, search=hub.terms.search)
-    return Several(hub, view, Reload(config, warden, hub))
+    return Several(hub, view, reload=Reload(config, warden, hub))
 
 
 def open_aggregate(config: ProxyConfig, warden: Warden) -> Upstream:

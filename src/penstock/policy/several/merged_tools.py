@@ -38,11 +38,14 @@ class MergedTools(Struct, frozen=True):
 
 def member_choice(terms: MemberTerms, whole: ToolFilter) -> ToolFilter:
     """What of a member's tools counts, by its own names: what is denied to all is denied under any name."""
-    return structs.replace(
-        terms.choice,
-        deny=terms.choice.deny + whole.deny,
-        read_only=terms.choice.read_only or whole.read_only,
-    )
+    choice = terms.choice
+    also: ToolFilter | None = whole
+    while also is not None:
+        choice = structs.replace(
+            choice, deny=choice.deny + also.deny, read_only=choice.read_only or also.read_only
+        )
+        also = also.also
+    return choice
 
 
 def merge_tools(
