@@ -368,6 +368,13 @@ class Endpoint:
         if self._passthrough is not None:
             self._passthrough.fail_all(error)
 
+    async def retire(self) -> None:
+        """Nobody is led here any more: whoever is still here leaves. What siblings share stays."""
+        self._sessions.end_all()
+        self.end_idle_streams()
+        if not self._has_own_rules:
+            await self.close()
+
     def end_idle_streams(self) -> None:
         """Ends what has no end of its own and on which nothing is under way."""
         self._sessions.end_settled()

@@ -59,6 +59,10 @@ class LiveRules:
     def _custom(self) -> list[tuple[str, float]]:
         return [(name, counted.total) for name, counted in self._effects.metrics().items()]
 
+    def hear(self, on_file: Callable[[ProxyConfig], None]) -> None:
+        """Calls `on_file` with each good new configuration that the file holds."""
+        self._watch.on_file.append(on_file)
+
     def start(self) -> None:
         """Begins to watch the file."""
         self._watch.start()

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from penstock import limits
+from penstock.auth.caller import Admission, Caller
 from penstock.auth.callers import Callers
-from penstock.auth.terms import ALL, AuthTerms
+from penstock.auth.terms import ALL, AccessTerms, AuthTerms
 from penstock.config.model import ProxyConfig, SeveralUpstreams
+from penstock.config.watch import sources_of
 from penstock.downstream.access_router import AccessRouter
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door
@@ -53,31 +55,36 @@ class Access:
         fleet: Fleet | None = None,
     ) -> None:
         assert config.access is not None
+        self._config = config
         self._terms = config.access
+        self._new = (warden, reread, observers, on_lost)
+        self._fleet = fleet
         self._by_name: dict[str, Endpoint] = {}
-        first: Endpoint | None = None
+        self.endpoints: list[Endpoint] = []
         for name in self._terms.names:
-            prefix = b"" if name == ALL else b"/p/" + name.encode()
-            view = view_of(config, name)
-            endpoint = Endpoint(
-                view,
-                warden,
-                reread,
-                observers,
-                on_lost,
-                prefix,
-                fleet,
-                several_of(view, warden, first),
-                first,
-                self._terms.public_url,
-            )
-            first = first or endpoint
-            self._by_name[name] = endpoint
-        self.endpoints = list(self._by_name.values())
+            self._by_name[name] = self._new_endpoint(name)
         self._jwt: JwtCheck | None = None
         self._callers: Callers | None = None
+        self._anybody = Admission(Caller("", b""))  # whoever comes, where nobody is asked
         self._tls: ssl.SSLContext | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._reloading: asyncio.Task[None] | None = None
+        self._wanted: AccessTerms | None = None  # what the file says, in force or soon
+        self._front_of: Callable[[], None] = lambda: None
+
+    def _new_endpoint(self, name: str) -> Endpoint:
+        """The endpoint of a profile. The first one has the rules, and the upstreams if there are several."""
+        warden, reread, observers, on_lost = self._new
+        first = self.endpoints[0] if self.endpoints else None
+        view = view_of(self._config, name)
+        several = several_of(view, warden, first)
+        prefix = b"" if name == ALL else b"/p/" + name.encode()
+        url = self._terms.public_url
+        endpoint = Endpoint(
+            view, warden, reread, observers, on_lost, prefix, self._fleet, several, first, url
+        )
+        self.endpoints.append(endpoint)
+        return endpoint
 
     @property
     def hosts(self) -> list[str]:
@@ -102,10 +109,66 @@ class Access:
         """Gets what must be there before anybody is let in."""
         self._callers = await self._open_callers(self._terms.auth)
 
-    def start(self, server: HttpServer) -> None:
-        """Begins to look for lapsed callers."""
-        if self._callers is not None:
-            self._look_for_lapsed(server)
+    def start(self, server: HttpServer, guard: HostOriginCheck) -> None:
+        """Begins to look for lapsed callers, and to hear of changes in the file."""
+        self._front_of = lambda: server.serve(self.router(guard))
+        self._look_for_lapsed(server)
+        rules = self.endpoints[0].live_rules
+        if rules is not None:
+            rules.hear(self._on_file)
+
+    # --- another file ------------------------------------------------------------------------------------
+
+    def _on_file(self, config: ProxyConfig) -> None:
+        """Puts other callers and profiles in force; what would need another listener waits for a restart."""
+        terms = config.access
+        if terms is None or terms.tls != self._terms.tls or terms.public_url != self._terms.public_url:
+            log.warning("A change of tls or public_url, or the end of auth and profiles, needs a restart.")
+            return
+        if self._tls is not None and terms.tls is not None:
+            self._tls.load_cert_chain(terms.tls.cert, terms.tls.key)  # it was tried when the file was read
+        self._wanted = terms
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.get_running_loop().create_task(self._follow())
+
+    async def _follow(self) -> None:
+        """Puts in force what the file says, one change after another."""
+        while self._wanted is not None and self._wanted != self._terms:
+            before, self._terms = self._terms, self._wanted
+            self._config = structs.replace(self._config, access=self._terms)
+            await self._change(before, self._terms)
+
+    async def _change(self, before: AccessTerms, terms: AccessTerms) -> None:
+        gone = [name for name in self._by_name if name not in terms.names]
+        changed = [name for name in terms.names if name in self._by_name and _differs(before, terms, name)]
+        retired = [self._by_name.pop(name) for name in gone + changed]
+        if terms.auth != before.auth:
+            old, self._callers = self._callers, await self._open_callers(terms.auth)
+            if old is not None and self._callers is not None:
+                self._callers.keep_sessions_of(old)
+        self._front_of()  # what is no more is no more at once; what is new comes when it is there
+        for endpoint in retired:
+            await endpoint.retire()
+        for name in terms.names:
+            if name not in self._by_name:
+                await self._add(name)
+        self._front_of()
+        log.info("Callers and profiles are as the file says now.")
+
+    async def _add(self, name: str) -> None:
+        endpoint = self._new_endpoint(name)
+
+        async def wait() -> None:
+            log.info("The profile %s waits for its upstream.", name)
+
+        try:
+            await endpoint.meet_upstream(wait)
+        except PenstockError as error:
+            self.endpoints.remove(endpoint)
+            log.warning("The profile %s cannot be served: %s.", name, error.headline)
+            return
+        self._by_name[name] = endpoint
+        endpoint.start()
 
     async def _open_callers(self, auth: AuthTerms | None) -> Callers | None:
         if auth is None:
@@ -115,11 +178,18 @@ class Access:
             from penstock.auth.certificates import CertTable
 
             certs = CertTable(auth.certs)
-        if auth.jwt is not None:
+        if auth.jwt is None:
+            if self._jwt is not None:
+                await self._jwt.close()
+            self._jwt = None
+        else:
             from penstock.auth.jwt_check import JwtCheck
 
-            self._jwt = JwtCheck(auth.jwt, self._terms.default)
-            await self._jwt.start()
+            if self._jwt is None or (self._jwt.terms, self._jwt.default) != (auth.jwt, self._terms.default):
+                if self._jwt is not None:
+                    await self._jwt.close()
+                self._jwt = JwtCheck(auth.jwt, self._terms.default)
+                await self._jwt.start()
         return Callers(auth, certs, self._jwt)
 
     def waiting_router(self, guard: HostOriginCheck) -> AccessRouter:
@@ -136,7 +206,14 @@ class Access:
         terms = self._terms
         metadata = ResourceMetadata(terms.public_url, terms.auth.jwt if terms.auth is not None else None)
         return AccessRouter(
-            guard, doors, self._callers, terms.choose, terms.default, metadata, self._well_known
+            guard,
+            doors,
+            self._callers,
+            self._anybody,
+            terms.choose,
+            terms.default,
+            metadata,
+            self._well_known,
         )
 
     def _well_known(self, request: Request, reply: Reply) -> bool:
@@ -155,11 +232,17 @@ class Access:
         return True
 
     def _look_for_lapsed(self, server: HttpServer) -> None:
-        """Ends the streams of callers whose credential is worth nothing any more."""
+        """Ends the streams of callers whose credential is worth nothing any more or whose profile is gone."""
         now = time.time()
         for connection, reply in server.open_replies():
-            if reply.admission is not None and reply.admission.expires <= now:
-                log.info("Ended a stream of %s: its credential has lapsed.", reply.admission.caller.id)
+            if reply.admission is None:
+                continue
+            admission, profile = reply.admission
+            callers = self._callers
+            is_known = callers is None or callers.is_known(admission.caller)
+            if admission.expires <= now or profile not in self._by_name or not is_known:
+                whose = admission.caller.id or "a client"
+                log.info("Ended a stream of %s: its credential has lapsed, or its profile is gone.", whose)
                 connection.close_now()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(limits.LAPSE_LOOK_SECONDS, self._look_for_lapsed, server)
@@ -168,6 +251,9 @@ class Access:
         """Ends what it has begun."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._reloading is not None:
+            self._reloading.cancel()
+            await asyncio.gather(self._reloading, return_exceptions=True)
         if self._jwt is not None:
             await self._jwt.close()
 
@@ -180,6 +266,12 @@ def view_of(config: ProxyConfig, name: str) -> ProxyConfig:
     if terms.choice.is_active:
         choice = structs.replace(choice, also=terms.choice)
     return structs.replace(config, choice=choice, profile=name)
+
+
+def _differs(before: AccessTerms, after: AccessTerms, name: str) -> bool:
+    """Whether a profile is another one than before, though it has the same name."""
+    old, new = before.profile(name), after.profile(name)
+    return (old.upstreams, sources_of(old.choice)) != (new.upstreams, sources_of(new.choice))
 
 
 def several_of(view: ProxyConfig, warden: Warden, first: Endpoint | None) -> Several | None:

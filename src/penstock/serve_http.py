@@ -79,7 +79,7 @@ class _Listening:
             return 0
         await meeting
         if self._access is not None:
-            self._access.start(server)
+            self._access.start(server, guard)
         server.serve(self._router(guard))
         if not self._is_listening:
             await self._listen(server, guard)

@@ -39,9 +39,7 @@ class TokenTable:
                 found = caller
         return found
 
-    def keep_sessions_of(self, before: TokenTable) -> None:
-        """After a reload: who is still here keeps the sessions that were its own."""
-        known = {caller.key: caller for _, caller in before._rows}
-        for _, caller in self._rows:
-            if caller.key in known:
-                caller.sessions = known[caller.key].sessions
+    @property
+    def callers(self) -> list[Caller]:
+        """Everybody who has one."""
+        return [caller for _, caller in self._rows]

@@ -7,6 +7,8 @@ import hashlib
 from penstock import limits
 
 _NEVER = float("inf")
+JWT = b"jwt "
+"""What the keys of callers begin with whom an authorization server knows."""
 
 
 class Caller:

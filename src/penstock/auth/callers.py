@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.auth.bearer import TokenTable, digest_of, maybe_token
-from penstock.auth.caller import BAD_TOKEN, NO_CREDENTIALS, Admission, Challenge
+from penstock.auth.caller import BAD_TOKEN, JWT, NO_CREDENTIALS, Admission, Caller, Challenge
 from penstock.auth.terms import AuthTerms
 
 if TYPE_CHECKING:
@@ -50,8 +50,19 @@ class Callers:
             return Admission(known)
         return BAD_TOKEN if self._jwt is None else self._jwt.ask(token, digest, audience)
 
+    @property
+    def _listed(self) -> list[Caller]:
+        return [*self._tokens.callers, *(self._certs.callers if self._certs is not None else ())]
+
     def keep_sessions_of(self, before: Callers) -> None:
-        """After a reload: who is still here keeps the sessions that were its own."""
-        self._tokens.keep_sessions_of(before._tokens)
-        if self._certs is not None and before._certs is not None:
-            self._certs.keep_sessions_of(before._certs)
+        """After a reload: who is still here, by the same credential, keeps the sessions that were its own."""
+        known = {caller.key: caller for caller in before._listed}
+        for caller in self._listed:
+            if caller.key in known:
+                caller.sessions = known[caller.key].sessions
+
+    def is_known(self, caller: Caller) -> bool:
+        """Whether the configuration still has the row that let `caller` in, with the same rights."""
+        if caller.key.startswith(JWT):
+            return self._jwt is not None
+        return any(one.key == caller.key and one.pin == caller.pin for one in self._listed)

@@ -13,7 +13,7 @@ class CertTable:
     """The callers of the certificates that the configuration names."""
 
     def __init__(self, certs: tuple[CertTerms, ...]) -> None:
-        self._rows = [(row, Caller(row.id, b"cert " + row.id.encode(), row.profile)) for row in certs]
+        self._rows = [(row, Caller(row.id, _key(row), row.profile)) for row in certs]
 
     def maybe_caller(self, certificate: bytes | None, names: tuple[str, ...]) -> Caller | None:
         """Whose certificate this is, by its fingerprint or by one of its `names`; the first row counts."""
@@ -27,9 +27,11 @@ class CertTable:
                 return caller
         return None
 
-    def keep_sessions_of(self, before: CertTable) -> None:
-        """After a reload: who is still here keeps the sessions that were its own."""
-        known = {(row.digest, row.name): caller for row, caller in before._rows}
-        for row, caller in self._rows:
-            if (row.digest, row.name) in known:
-                caller.sessions = known[row.digest, row.name].sessions
+    @property
+    def callers(self) -> list[Caller]:
+        """Everybody who has one."""
+        return [caller for _, caller in self._rows]
+
+
+def _key(row: CertTerms) -> bytes:
+    return b"cert " + (row.digest if row.digest is not None else f"name {row.name}".encode())

@@ -14,7 +14,7 @@ import jwt
 from msgspec import Struct
 
 from penstock import limits
-from penstock.auth.caller import BAD_TOKEN, Admission, Caller, Challenge
+from penstock.auth.caller import BAD_TOKEN, JWT, Admission, Caller, Challenge
 from penstock.auth.jwks import KeySet, SigningKey
 from penstock.auth.terms import JwtTerms
 
@@ -35,8 +35,8 @@ class JwtCheck:
 
     def __init__(self, terms: JwtTerms, default: str | None) -> None:
         """`default` is the profile of whose token names none where one is asked for."""
-        self._terms = terms
-        self._default = default
+        self.terms = terms
+        self.default = default
         self._audiences = frozenset(terms.audiences)
         self._wrong_scope = Challenge(403, "insufficient_scope", "The access token lacks a scope")
         self.keys = KeySet(terms.issuer, terms.jwks)
@@ -96,7 +96,7 @@ class JwtCheck:
                 token,
                 key.key,
                 algorithms=list(key.algorithms),
-                issuer=self._terms.issuer,
+                issuer=self.terms.issuer,
                 # Which audience counts depends on the door; who signs may have a clock that is a bit ahead.
                 options={
                     "require": ["exp", "iss", "aud"],
@@ -112,7 +112,7 @@ class JwtCheck:
         audiences = _texts(claims["aud"])
         if not isinstance(begins, int | float) or begins > now + limits.TOKEN_AHEAD_SECONDS or not audiences:
             return BAD_TOKEN
-        if not set(self._terms.scopes) <= _scopes(claims):
+        if not set(self.terms.scopes) <= _scopes(claims):
             return self._wrong_scope
         expires = float(claims["exp"])
         admission = Admission(
@@ -143,7 +143,7 @@ class JwtCheck:
         if caller is None:
             name = subject if isinstance(subject, str) else client if isinstance(client, str) else "a token"
             shown = "".join(letter if letter.isprintable() else "?" for letter in name[:64])
-            caller = self._callers[whose] = Caller(shown, b"jwt " + whose, pin)
+            caller = self._callers[whose] = Caller(shown, JWT + whose, pin)
             if len(self._callers) > limits.KNOWN_TOKENS:
                 self._callers.popitem(last=False)
         else:
@@ -151,10 +151,10 @@ class JwtCheck:
         return caller
 
     def _pin(self, claims: dict[str, Any]) -> str | None:
-        name = self._terms.profile_claim
+        name = self.terms.profile_claim
         if name is None:
             return None
-        named = _texts(claims.get(name, self._default))
+        named = _texts(claims.get(name, self.default))
         # Two profiles are none: nobody has said which.
         return named[0] if len(named) == 1 else _NO_PROFILE
 

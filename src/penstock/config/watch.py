@@ -20,6 +20,7 @@ from penstock import limits
 from penstock.config.file import digest_of
 from penstock.config.model import ProxyConfig, SeveralUpstreams
 from penstock.errors import ConfigError, PenstockError
+from penstock.policy.tools.tool_filter import ToolFilter
 
 log = logging.getLogger("penstock")
 
@@ -52,6 +53,7 @@ class ConfigWatch:
         self._on_error = on_error
         self._on_upstreams = on_upstreams
         self._every = every
+        self.on_file: list[Callable[[ProxyConfig], None]] = []  # who hears of each good new file
         self._timer: asyncio.TimerHandle | None = None
         self._seen: Look = None  # at the last look
         self._done: Look = ()  # when it was last read; not yet by us, so that no change since then is missed
@@ -109,6 +111,8 @@ class ConfigWatch:
             self._on_error(why)
             log.warning("%s has changed and is not right; the rules stay as they are.", self._path)
             return
+        for hear in self.on_file:
+            hear(config)
         self._take(config)
 
     def _take(self, config: ProxyConfig) -> None:
@@ -165,7 +169,7 @@ _NAMES = {
 def restart_needed(old: ProxyConfig, new: ProxyConfig) -> list[str]:
     """What is another in `new` beside the rules, as the file calls it."""
     out = [name for field, name in _NAMES.items() if getattr(old, field) != getattr(new, field)]
-    if _sources(old) != _sources(new):
+    if sources_of(old.choice) != sources_of(new.choice):
         out.append("tools")
     return out
 
@@ -174,6 +178,6 @@ def _rule_set(config: ProxyConfig) -> bytes | None:
     return None if config.interceptor is None else config.interceptor.rule_set
 
 
-def _sources(config: ProxyConfig) -> tuple[object, ...]:
-    choice = config.choice
+def sources_of(choice: ToolFilter) -> tuple[object, ...]:
+    """What tells one choice of tools from another."""
     return tuple(p.source for p in choice.deny), tuple(p.source for p in choice.allow), choice.read_only

@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-from penstock.auth.caller import Admission, Caller, Challenge
+from penstock.auth.caller import Admission, Challenge
 from penstock.auth.callers import Callers, Outcome
 from penstock.auth.terms import ChooseTerms
 from penstock.downstream.binding_reply import bind_sessions
+from penstock.downstream.gone_profile import answer_nothing
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door, McpHead, read_head
 from penstock.downstream.replies import refuse
@@ -54,17 +55,19 @@ class AccessRouter:
         guard: HostOriginCheck,
         doors: Mapping[str, Mapping[bytes, Door]],
         callers: Callers | None,
+        anybody: Admission,
         choose: ChooseTerms,
         default: str | None,
         metadata: ResourceMetadata,
         well_known: Callable[[Request, Reply], bool],
     ) -> None:
-        """`doors` by profile and by path, such as `/mcp`. `well_known` takes requests for the metadata of an
-        upstream, where it has some, and says whether it did."""
+        """Without `callers`, everybody is `anybody`. `doors` by profile and by path, such as `/mcp`.
+        `well_known` takes requests for the metadata of an upstream, where it has some, and says whether it
+        did."""
         self._guard = guard
         self._doors = doors
         self._callers = callers
-        self._anybody = Admission(Caller("", b""))
+        self._anybody = anybody
         self._choose = choose
         self._clients = dict(choose.clients)
         self._default = default
@@ -137,8 +140,12 @@ class AccessRouter:
             return
         caller = admission.caller
         if caller.pin is not None and caller.pin not in self._doors:
-            # Not more than before, and not something else instead.
-            refuse(reply, 403, "Forbidden: there is nothing here for this credential")
+            # Not more than before, and not something else instead: a session that was there sees nothing.
+            session = request.header(b"mcp-session-id")
+            if session is not None and caller.profile_of(session) == caller.pin:
+                answer_nothing(request, reply)
+            else:
+                refuse(reply, 403, "Forbidden: there is nothing here for this credential")
             return
         path = found[1].decode() if found[1] is not None else None
         header = self._choose.header
@@ -195,7 +202,7 @@ class AccessRouter:
         if door is None:
             refuse(reply, 404, _NOT_FOUND)
             return
-        reply.admission = entry.admission
+        reply.admission = entry.admission, profile
         if session is None:
             bind_sessions(reply, caller, profile or "")
         peer = (caller.key.hex(),) if caller.key else request.peer
