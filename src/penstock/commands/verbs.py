@@ -69,6 +69,7 @@ VERBS: dict[str, Verb] = {
     "backtest": Verb(_AGAIN, "what other rules would have done, offline", "backtest"),
     "export": Verb(_AGAIN, "a recording as HAR or OTLP, for other tools", "export"),
     "baseline": Verb(_LEARNING, "what is usual, kept as digests and counts", "baseline"),
+    "suggest": Verb(_LEARNING, "rules that fit recorded calls, tried on others", "suggest"),
     "anomalies": Verb(_LEARNING, "which sessions are unusual, and why", "anomalies"),
     "mask": Verb(_AGAIN, "a copy of a recording without its secrets", "mask"),
 }
