@@ -21,7 +21,7 @@ from penstock.observe.reader import RecordingReader
 from penstock.observe.rows import MessageRow, Rows
 from penstock.wire.mcp.replies import one_line
 
-USAGE = "penstock suggest RECORDING... [--hold-out 30%] [--min-support 20] [--max-refused 0] [--out FILE]"
+USAGE = "penstock suggest RECORDING... [--hold-out SHARE] [--min-support N] [--max-refused N] [--out FILE]"
 _LEAST_SESSIONS = 10
 _CALL = [{"method_equals": "tools/call"}]
 

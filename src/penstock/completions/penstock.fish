@@ -50,8 +50,8 @@ function _shtab_penstock_using
   test "$_shtab_penstock_cmdpath" = "$argv"
 end
 
-set -g _shtab_penstock_commands tools check status rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline anomalies mask
-set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --group-by --header --header-from --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-tokens --metrics --on-upstream-loss --only --order --otel --out --pace --profile --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --watch --webhook
+set -g _shtab_penstock_commands tools check status rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline suggest anomalies mask
+set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --group-by --header --header-from --hold-out --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-refused --max-tokens --metrics --min-support --on-upstream-loss --only --order --otel --out --pace --profile --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --watch --webhook
 
 complete -c penstock -e
 complete -c penstock -f
@@ -320,6 +320,12 @@ complete -c penstock -n '_shtab_penstock_using baseline' -s h -l help -d 'show t
 complete -c penstock -n '_shtab_penstock_using baseline' -l out -x -d 'the baseline; it is written anew'
 complete -c penstock -n '_shtab_penstock_using baseline' -l group-by -xka "client_name" -d 'learn for each of these on its own'
 complete -c penstock -n '_shtab_penstock_using baseline' -l alerts -x -d 'alerts of before: their sessions are not learned from'
+complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a suggest -d 'Suggest rules that fit recorded calls. The last sessions are held out: each rule is tried on them, and one that would have refused more of their calls than --max-refused is not suggested. Nothing is put in force: the file is for you to read.'
+complete -c penstock -n '_shtab_penstock_using suggest' -s h -l help -d 'show this help message and exit'
+complete -c penstock -n '_shtab_penstock_using suggest' -l hold-out -x -d 'of the sessions, the last ones; default 30%'
+complete -c penstock -n '_shtab_penstock_using suggest' -l min-support -x -d 'calls that a rule needs; default 20'
+complete -c penstock -n '_shtab_penstock_using suggest' -l max-refused -x -d 'held-out calls it may refuse; default 0'
+complete -c penstock -n '_shtab_penstock_using suggest' -l out -x -d 'write the configuration there, and not to stdout'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a anomalies -d 'Say which recorded sessions are unusual by a baseline, and why, in words that can be checked against the recording: `penstock why RECORDING NUMBER` shows the message. Exit 3 when there are alerts.'
 complete -c penstock -n '_shtab_penstock_using anomalies' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using anomalies' -l baseline -x -d 'what penstock baseline has written'

@@ -26,6 +26,7 @@ _shtab_penstock_commands() {
     show:'Show what a recording holds, one message a row. WORDS is a filter, such as tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.'
     stats:'Count what recordings or audit files hold: calls, errors, blocks, latencies, tokens. WORDS is a filter, as for show. With --compare: what is new since another recording, and which rates have shifted; exit 3 if something has.'
     status:'Show how each upstream of a Penstock with several of them is. The exit code is 0 when all are ready or at rest, 3 when some are not, 4 when none is, 1 when nobody is there.'
+    suggest:'Suggest rules that fit recorded calls. The last sessions are held out: each rule is tried on them, and one that would have refused more of their calls than --max-refused is not suggested. Nothing is put in force: the file is for you to read.'
     token:'Make a bearer token of 256 random bits. stdout has the token, once: give it to the client, which sends it as Authorization: Bearer TOKEN. stderr has the row for auth.tokens in the configuration, which holds only its SHA-256.'
     tools:'Show which of the upstream'"'"'s tools are allowed and which are denied, by which pattern, and about how many tokens each costs a model.'
     unwrap:'Take Penstock out of the entries of an AI client. With --undo: bring a file back byte for byte, or, when somebody has edited it since, take out only what we put in.'
@@ -309,6 +310,18 @@ _shtab_penstock_status_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_penstock_status_defaults_added=0
 
+_shtab_penstock_suggest_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--hold-out[of the sessions, the last ones\; default 30\%]:SHARE:"
+  "--min-support[calls that a rule needs\; default 20]:CALLS:"
+  "--max-refused[held-out calls it may refuse\; default 0]:CALLS:"
+  "--out[write the configuration there, and not to stdout]:FILE:"
+  "(*):recordings to learn from:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_penstock_suggest_defaults_added=0
+
 _shtab_penstock_token_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--profile[the one profile that it opens]:NAME:"
@@ -484,6 +497,7 @@ _shtab_penstock() {
         show) _arguments -C -s $_shtab_penstock_show_options ;;
         stats) _arguments -C -s $_shtab_penstock_stats_options ;;
         status) _arguments -C -s $_shtab_penstock_status_options ;;
+        suggest) _arguments -C -s $_shtab_penstock_suggest_options ;;
         token) _arguments -C -s $_shtab_penstock_token_options ;;
         tools) _arguments -C -s $_shtab_penstock_tools_options ;;
         unwrap) _arguments -C -s $_shtab_penstock_unwrap_options ;;
