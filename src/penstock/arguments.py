@@ -52,6 +52,11 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=_Help, allow_abbrev=False, **options)
 
+    def add_format(self, help: str, *others: str) -> None:
+        """The option that every verb has which prints a result: `table` for people, `json` for programs."""
+        choices = ("table", "json", *others)
+        self.add_argument("--format", choices=choices, type=_form, default="table", help=help)
+
     def error(self, message: str) -> NoReturn:
         """Raises what was wrong as a UsageError."""
         hint = self._maybe_hint(message)
@@ -67,6 +72,11 @@ class Parser(argparse.ArgumentParser):
 
         known = [name for action in self._actions for name in action.option_strings]
         return next(iter(difflib.get_close_matches(word.split()[0].partition("=")[0], known, 1, 0.6)), None)
+
+
+def _form(word: str) -> str:
+    """`text` says the same as `table`, where sentences are printed."""
+    return "table" if word == "text" else word
 
 
 def proxy_parser() -> Parser:

@@ -433,3 +433,16 @@ def test_faults_of_what_is_kept_have_their_line(tmp_path):
     assert done.returncode == 1
     assert "gate.yaml:2: audit.sync must be one of second, os, record" in done.stderr
     assert "gate.yaml:3: " in done.stderr
+
+
+def test_programs_get_json(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("tools: {deny: [delete]}\n")
+    bad.write_text("tools:\n  deni: [delete]\n")
+    code, out, _ = penstock("check", str(good), "--format", "json")
+    assert (code, json.loads(out)["ok"]) == (0, True)
+    code, out, _ = penstock("check", str(bad), "--format", "json")
+    told = json.loads(out)
+    assert code == 1
+    assert [fault["line"] for fault in told["faults"]] == [2]
+    assert "deny" in told["faults"][0]["text"]

@@ -15,7 +15,7 @@ from penstock.learn.events import read_events
 from penstock.wire.mcp.replies import one_line
 
 USAGE = (
-    "penstock anomalies RECORDING... --baseline FILE [--budget 1/500] [--watch KINDS] [--format text|json]"
+    "penstock anomalies RECORDING... --baseline FILE [--budget 1/500] [--watch KINDS] [--format table|json]"
 )
 
 log = logging.getLogger("penstock")
@@ -35,7 +35,7 @@ def parser() -> Parser:
     add("--baseline", metavar="FILE", required=True, help="what penstock baseline has written")
     add("--budget", default="1/500", help="usual sessions that may raise an alert; default 1/500")
     add("--watch", default="", metavar="KINDS", help="only these kinds, with commas between")
-    add("--format", choices=("text", "json"), default="text", help="sentences, or a JSON line for each alert")
+    made.add_format("sentences, or a JSON line for each alert")
     return made
 
 
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
                     f"{alert.at}  {alert.session}  {alert.kind}  p {alert.p:g}  message {alert.seen_first}  "
                 )
                 sys.stdout.write(one_line(words + alert.why) + "\n")
-    if options.format == "text":
+    if options.format == "table":
         sys.stdout.write(
             f"{len(sessions):,} sessions: {alarm.alerts:,} alerts in {len(alarm.alerted):,} of them.\n"
         )

@@ -45,7 +45,7 @@ def parser() -> Parser:
         help="what webhooks answer that were not asked",
     )
     add("--script", choices=("allow", "block"), default="allow", help="what scripts decide that were not run")
-    add("--format", choices=("text", "json"), default="text", help="how to tell the result")
+    made.add_format("how to tell the result")
     return made
 
 

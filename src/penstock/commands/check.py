@@ -8,9 +8,12 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.arguments import Parser
 from penstock.config.file import ConfigReading, read_bytes
 from penstock.config.model import CommandUpstream, FileConfig, SeveralUpstreams, UrlUpstream
+from penstock.errors import FaultyFile
 from penstock.wire.mcp.replies import one_line
 
 if TYPE_CHECKING:
@@ -21,30 +24,43 @@ def parser() -> Parser:
     """The parser of `penstock check`."""
     found = Parser(
         prog="penstock check",
-        usage="penstock check FILE",
+        usage="penstock check FILE [--format table|json]",
         description="Say whether a configuration file is right: every fault with its line and a hint, or, "
         "if it is, what it will do, in plain words.",
     )
     found.add_argument("file", metavar="FILE", help="the configuration file")
+    found.add_format("sentences, or one JSON object with the faults, or with what it will do")
     return found
 
 
 def run(options: argparse.Namespace) -> int:
     """Checks the file."""
-    return check(options.file)
+    if options.format == "table":
+        return check(options.file)
+    try:
+        told: dict[str, object] = {"ok": True, "does": list(_checked(options.file))}
+    except FaultyFile as why:
+        told = {"ok": False, "faults": [{"line": line, "text": text} for line, text in why.faults]}
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+    return 0 if told["ok"] else 1
 
 
 def check(path: str) -> int:
     """Prints what the file will do; raises FaultyFile with all that is wrong with it."""
+    for line in _checked(path):
+        sys.stdout.write(one_line(line) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+def _checked(path: str) -> Iterator[str]:
+    """What the file will do, a line each. Raises FaultyFile."""
     reading = ConfigReading(path, read_bytes(path))
     from penstock.commands.rule_fixtures import read_tests
 
     check_meaning(reading)
     read_tests(reading)
-    for line in summarize(reading.config):
-        sys.stdout.write(one_line(line) + "\n")
-    sys.stdout.flush()
-    return 0
+    yield from summarize(reading.config)
 
 
 def check_meaning(reading: ConfigReading) -> None:

@@ -28,7 +28,7 @@ def parser() -> Parser:
         "behind Penstock. Nothing is changed.",
     )
     add_selectors(made)
-    made.add_argument("--format", choices=("table", "json"), default="table", help="how to print them")
+    made.add_format("how to print them")
     return made
 
 

@@ -43,7 +43,7 @@ def parser() -> Parser:
         default="client",
         help="with the variables that the client would pass on, or with this shell's",
     )
-    made.add_argument("--format", choices=("text", "json"), default="text", help="how to print the findings")
+    made.add_format("how to print the findings")
     add_upstream_options(made)
     return made
 

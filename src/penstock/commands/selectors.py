@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.arguments import Parser
 from penstock.clients.places import SCOPES
 from penstock.clients.preview import changed_lines
 from penstock.clients.table import BY_NAME
@@ -27,11 +28,11 @@ def add_selectors(parser: argparse.ArgumentParser, with_file: bool = True) -> No
         add("--file", metavar="FILE", help="this file of a client and no other")
 
 
-def add_agreement(parser: argparse.ArgumentParser) -> None:
+def add_agreement(parser: Parser) -> None:
     """Adds what a change needs to be carried out."""
     add = parser.add_argument
     add("--preview", action="store_true", help="show what would change, and write nothing")
-    add("--format", choices=("text", "json"), default="text", help="how to print the preview")
+    parser.add_format("how to print the preview")
     add("--expect", metavar="TOKEN", help="write only if the change is exactly the one previewed so")
     add("--yes", action="store_true", help="write without asking")
 

@@ -41,7 +41,7 @@ def parser() -> Parser:
         help="recordings, .gz and .zst too, or a folder of them; then a filter: see seeing.md",
     )
     add("--follow", action="store_true", help="go on with what is recorded from now on")
-    add("--format", choices=("table", "json", "raw"), default="table", help="rows, JSON lines or the bytes")
+    made.add_format("rows, JSON lines or the bytes", "raw")
     return made
 
 

@@ -37,7 +37,7 @@ def parser() -> Parser:
     add("--by", choices=BY, default="tool", help="what the rows are; default tool")
     add("--compare", metavar="FILE", help="an older recording")
     add("--config", metavar="RULES", help="the rules, to say which of them were never hit")
-    add("--format", choices=("table", "json"), default="table", help="a table or JSON")
+    made.add_format("a table or JSON")
     return made
 
 

@@ -55,7 +55,7 @@ def parser() -> Parser:
         help="such as result.content.0.text; repeatable",
     )
     add("--update", metavar="OUT", help="write the recording with the answers of today to OUT")
-    add("--format", choices=("text", "json", "junit"), default="text", help="how to tell the result")
+    made.add_format("how to tell the result", "junit")
     add("--timeout", metavar="TIME", default="60s", help="for each answer")
     return made
 
@@ -212,4 +212,4 @@ def _as_junit(results: list[Result]) -> str:
     return "\n".join([*lines, "</testsuite>"]) + "\n"
 
 
-_FORMS = {"text": _as_text, "json": _as_json, "junit": _as_junit}
+_FORMS = {"table": _as_text, "json": _as_json, "junit": _as_junit}

@@ -7,14 +7,17 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import msgspec
+
 from penstock.arguments import Parser
+from penstock.commands.show import facts_of
 from penstock.errors import ConfigError, ProtocolError
 from penstock.observe.reader import RecordingReader
 from penstock.observe.recording import Line
 from penstock.observe.rows import MessageRow, Rows
 from penstock.wire.mcp.replies import one_line
 
-USAGE = "penstock why FILE N [--config RULES]"
+USAGE = "penstock why FILE N [--config RULES] [--format table|json]"
 _SHOWN = 2_000
 
 
@@ -38,17 +41,21 @@ def parser() -> Parser:
     add("file", metavar="FILE", help="the recording")
     add("number", metavar="N", type=int, help="the number of the message, as show prints it")
     add("--config", metavar="RULES", help="the configuration whose rules are to be explained")
+    made.add_format("sentences, or one JSON object")
     return made
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints it; gives back the exit code."""
     row, session = _find(options.file, options.number)
-    for line in _told(row, session):
+    lines = [one_line(line) for line in _told(row, session)]
+    explained = [] if options.config is None else list(_explained(options.config, row, session))
+    if options.format == "json":
+        told = {"message": facts_of(row), "why": lines, "rules": [one_line(line) for line in explained]}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        return 0
+    for line in [*lines, *explained]:
         sys.stdout.write(one_line(line) + "\n")
-    if options.config is not None:
-        for line in _explained(options.config, row, session):
-            sys.stdout.write(one_line(line) + "\n")
     return 0
 
 

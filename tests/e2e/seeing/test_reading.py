@@ -244,3 +244,14 @@ def test_a_folder_stands_for_the_recordings_in_it(tmp_path: Path) -> None:
     counted = json.loads(penstock("stats", str(folder), "--by", "session", "--format", "json"))
     assert all(name in json.dumps(counted) for name in ("s0", "s1"))
     assert run("show", *both, "--follow").returncode == 2
+
+
+def test_why_for_programs(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    recorder = Recorder(RecordSettings(str(path)))
+    recorder.write_batch([record(index=1)])
+    recorder.close()
+    told = json.loads(penstock("why", str(path), "1", "--format", "json"))
+    assert told["message"]["tool"] == "read_file"
+    assert any("verdict: pass" in line for line in told["why"])
+    assert penstock("why", str(path), "1", "--format", "text") == penstock("why", str(path), "1")
