@@ -89,7 +89,7 @@ _shtab_penstock_anomalies_options=(
   "--baseline[what penstock baseline has written]:FILE:"
   "--budget[usual sessions that may raise an alert\; default 1\/500]:budget:"
   "--watch[only these kinds, with commas between]:KINDS:"
-  "--format[sentences, or a JSON line for each alert]:format:(text json)"
+  "--format[sentences, or a JSON line for each alert]:format:(table json)"
   "(*):recordings to look at:"
 )
 
@@ -113,7 +113,7 @@ _shtab_penstock_backtest_options=(
   "--against[compare with these rules, and not with what was recorded]:OLD:"
   "--webhook[what webhooks answer that were not asked]:webhook:(allow block)"
   "--script[what scripts decide that were not run]:script:(allow block)"
-  "--format[how to tell the result]:format:(text json)"
+  "--format[how to tell the result]:format:(table json)"
   ":the recording:"
 )
 
@@ -133,6 +133,7 @@ _shtab_penstock_baseline_defaults_added=0
 
 _shtab_penstock_check_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--format[sentences, or one JSON object with the faults, or with what it will do]:format:(table json)"
   ":the configuration file:"
 )
 
@@ -166,7 +167,7 @@ _shtab_penstock_doctor_options=(
   "--dir[the project\'s folder\; default here]:DIR:"
   "--file[this file of a client and no other]:FILE:"
   "--env-as[with the variables that the client would pass on, or with this shell\'s]:env_as:(client shell)"
-  "--format[how to print the findings]:format:(text json)"
+  "--format[how to print the findings]:format:(table json)"
   "--upstream[an upstream that is running\: Streamable HTTP or legacy SSE]:URL:"
   "--upstream-cmd[the upstream to spawn, as one string]:TEXT:"
   "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:"
@@ -376,7 +377,7 @@ _shtab_penstock_unwrap_options=(
   "--dir[the project\'s folder\; default here]:DIR:"
   "--file[this file of a client and no other]:FILE:"
   "--preview[show what would change, and write nothing]"
-  "--format[how to print the preview]:format:(text json)"
+  "--format[how to print the preview]:format:(table json)"
   "--expect[write only if the change is exactly the one previewed so]:TOKEN:"
   "--yes[write without asking]"
   "(*)::the servers to unwrap:"
@@ -415,7 +416,7 @@ _shtab_penstock_verify_options=(
   "--calls[which tool calls are sent\; needed if some may write]:calls:(all read-only none)"
   "*--ignore[such as result.content.0.text\; repeatable]:PATH:"
   "--update[write the recording with the answers of today to OUT]:OUT:"
-  "--format[how to tell the result]:format:(text json junit)"
+  "--format[how to tell the result]:format:(table json junit)"
   "--timeout[for each answer]:TIME:"
   "(*)::the upstream to spawn, with its arguments, after --:"
 )
@@ -426,6 +427,7 @@ _shtab_penstock_verify_defaults_added=0
 _shtab_penstock_why_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--config[the configuration whose rules are to be explained]:RULES:"
+  "--format[sentences, or one JSON object]:format:(table json)"
   ":the recording:"
   ":the number of the message, as show prints it:"
 )
@@ -453,7 +455,7 @@ _shtab_penstock_wrap_options=(
   "--bare[write plain penstock, to be found on the PATH]"
   "--absolute[write the whole path of penstock]"
   "--preview[show what would change, and write nothing]"
-  "--format[how to print the preview]:format:(text json)"
+  "--format[how to print the preview]:format:(table json)"
   "--expect[write only if the change is exactly the one previewed so]:TOKEN:"
   "--yes[write without asking]"
   "(*)::the servers\; without one, all of --client or --file:"
