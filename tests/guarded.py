@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
+def free_port() -> int:
+    """A port that nobody listens on, for what must know it beforehand."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def reach(upstream: Upstream) -> dict[str, Any]:
     """The upstream as the configuration names it."""
     if upstream.transport == "stdio":
@@ -38,10 +46,12 @@ def reach(upstream: Upstream) -> dict[str, Any]:
 class Guarded(Proxy):
     """A Proxy with a configuration file; `write` puts another in its place."""
 
-    def __init__(self, work: Path, config: dict[str, Any], *options: str, wait: bool = True) -> None:
+    def __init__(
+        self, work: Path, config: dict[str, Any], *options: str, listen: str = "0", wait: bool = True
+    ) -> None:
         self.file = work / "penstock.yaml"
         self.write(config)
-        super().__init__(work, ["--config", str(self.file)], *options, wait=wait)
+        super().__init__(work, ["--config", str(self.file)], *options, listen=listen, wait=wait)
 
     def write(self, config: dict[str, Any]) -> None:
         # In one step, so that nobody reads half of it.

@@ -331,7 +331,7 @@ TLS_SHUTDOWN_SECONDS = 2.0
 CALLER_SESSIONS = 10_000
 """Sessions that one caller may own at a time, where callers are known; the longest unused one gives way."""
 
-LAPSE_LOOK_SECONDS = 20.0
+LAPSE_LOOK_SECONDS = 5.0
 """How often it is looked whether somebody's credential has lapsed whose stream is still open."""
 
 UNREAD_BYTES = 12 * 1024 * 1024
