@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help share dist release-check real-clients seeds demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack before-release
+.PHONY: help share dist release-check real-clients seeds demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack eval-search before-release
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -142,6 +142,10 @@ real-world: $(STAMP) peers
 # The hot path, in instructions: the same whatever else the machine does. Code 3: no valgrind here.
 instructions: $(STAMP)
 	@$(BIN)/python -m bench.instructions || { code=$$?; [ $$code = 3 ]; }
+
+# How often the tool search finds what is wanted.
+eval-search: $(STAMP)
+	@$(BIN)/python scripts/eval_search.py
 
 attack: $(STAMP)
 	@sh scripts/system_setup attack nginx haproxy chromium

@@ -90,6 +90,10 @@ class Endpoint:
         if sibling is None:
             self.live_rules = open_live_rules(config, reread, warden, list(observers), fleet)
         self._opened = open_gate(config, self.live_rules, observers)
+        if self.several is not None:
+            from penstock.open_several import unwrapped
+
+            self._opened = unwrapped(self._opened, self.several.view)
         if self.several is not None and self.live_rules is not None and self.several.reload is not None:
             self.live_rules.on_upstreams = self.several.reload
         self._lists = KeptLists(self._learn)

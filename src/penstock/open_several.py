@@ -12,6 +12,7 @@ from msgspec import structs
 from penstock.config.model import ProxyConfig, SeveralUpstreams
 from penstock.errors import PenstockError
 from penstock.net.warden import Warden
+from penstock.open_gate import OpenGate
 from penstock.open_links import Upstream, open_upstream
 from penstock.policy.several.terms import MemberTerms
 from penstock.relay.adapters.aggregate.aggregate import Aggregate
@@ -26,7 +27,21 @@ def open_hub(config: ProxyConfig, warden: Warden, *, learns: bool) -> Hub:
     """What sessions share of the upstreams that `config` names. `learns`: over links of its own."""
     upstream = config.upstream
     assert isinstance(upstream, SeveralUpstreams)
-    return Hub(upstream.terms, _opener(config, upstream, warden), learns=learns)
+    reserved: frozenset[str] = frozenset()
+    if upstream.terms.search is not None:
+        from penstock.policy.several.finder import OWN_NAMES
+
+        reserved = OWN_NAMES
+    return Hub(upstream.terms, _opener(config, upstream, warden), learns=learns, reserved=reserved)
+
+
+def unwrapped(opened: OpenGate, view: View) -> OpenGate:
+    """The gate with wrapped calls unwrapped before it, where tools are found and not listed."""
+    if view.search is None:
+        return opened
+    from penstock.gate.unwrapped import UnwrappedGate
+
+    return structs.replace(opened, gate=UnwrappedGate(opened.gate, view.unwrap))
 
 
 def _opener(config: ProxyConfig, upstream: SeveralUpstreams, warden: Warden) -> OpenMember:

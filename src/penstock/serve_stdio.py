@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock import limits
 from penstock import logs as say
 from penstock.catalog_summary import say_catalog
-from penstock.config.model import CommandUpstream, ProxyConfig
+from penstock.config.model import CommandUpstream, ProxyConfig, SeveralUpstreams
 from penstock.downstream.stdio import StdioClient, take_stdio
 from penstock.errors import ConfigError, PenstockError, UpstreamError, UpstreamLost
 from penstock.net.warden import Warden
@@ -60,6 +60,12 @@ class _StdioSession:
         self._live_rules = open_live_rules(config, reread, warden, observers, fleet)
         opened = open_gate(config, self._live_rules, observers)
         self._upstream = open_upstream(config, warden, is_first=True)
+        if isinstance(config.upstream, SeveralUpstreams):
+            from penstock.open_several import unwrapped
+            from penstock.relay.adapters.aggregate.aggregate import Aggregate
+
+            assert isinstance(self._upstream, Aggregate)
+            opened = unwrapped(opened, self._upstream.view)
         self._client = StdioClient(fds, self._on_client_end)
         first = None if config.era == "same" else self._first_request_link()
         self._relay = SessionRelay(

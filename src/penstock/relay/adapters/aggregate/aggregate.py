@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from penstock import __version__, limits
+from penstock.bridge.envelope import with_members
 from penstock.policy.exchange import NO_SESSION, Exchange
 from penstock.policy.several.greeting import (
     Greeting,
@@ -49,6 +50,7 @@ from penstock.wire.mcp.replies import CANCELLED, error_reply, printable
 log = logging.getLogger("penstock")
 
 _decode_text = msgspec.json.Decoder(str).decode
+FIND = "find_tools"
 _NOT_FOUND = -32002  # a resource, in the older era
 
 
@@ -132,7 +134,19 @@ class Aggregate(FromMembers):
         name = passed.tool
         if name is None:
             name = _decode_text((passed.params or {})["name"])
-        self._to_owner(passed, self.view.tools.owners[name])
+        owner = self.view.tools.owners.get(name)
+        if owner is not None:
+            self._to_owner(passed, owner)
+        elif self.view.finder is not None and name == FIND:
+            self.say(self._complete_result(self.view.finder.find(passed)))
+        else:
+            self.fail(passed, METHOD_NOT_FOUND, f"Tool not found: {printable(name)}")
+
+    def _complete_result(self, raw: bytes) -> bytes:
+        """A result of our own as the era wants it."""
+        if self.era is Era.LEGACY:
+            return raw
+        return edited(raw, ("result",), lambda result: with_members(result, {"resultType": b'"complete"'}))
 
     def _judge(self, message: Message) -> Message | None:
         """What of a message about tools may go on; what may not is answered."""

@@ -25,8 +25,10 @@ from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.upstream_tools import BadToolList
 from penstock.relay.adapters.aggregate.member import Known, Member, State
 from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.message import Message
 
 if TYPE_CHECKING:
+    from penstock.policy.several.finder import Finder
     from penstock.relay.adapters.aggregate.hub import Hub
 
 log = logging.getLogger("penstock")
@@ -54,11 +56,13 @@ class View:
         self.prompts = _NO_PROMPTS
         self.gate = Gate(choice)
         self.gate.is_filtering = True  # who calls what is not in the table calls nothing
+        self.finder: Finder | None = None  # where tools are found and not listed
         self.refusal: ToolListRefused | None = None
         self.on_change: list[Callable[[str], None]] = []  # each hears "tools" or "prompts"
         self._gates: dict[str, Gate] = {}
         self._modern: dict[str, bytes] = {}
         self._modern_catalog: ToolCatalog | None = None
+        self._short: ToolCatalog | None = None
         self._lists: dict[str, tuple[Known, ToolCatalog]] = {}
 
     @property
@@ -77,7 +81,7 @@ class View:
 
     def result(self, kind: str, era: Era) -> bytes:
         """The result of tools/list or prompts/list."""
-        plain = self.tools.catalog.result if kind == "tools" else self.prompts.result
+        plain = self._listed_tools() if kind == "tools" else self.prompts.result
         if era is Era.LEGACY:
             return plain
         if kind not in self._modern:
@@ -93,11 +97,34 @@ class View:
 
     def catalog_for(self, era: Era) -> ToolCatalog:
         """The catalog whose list an answer is made of."""
-        if era is Era.LEGACY:
+        if era is Era.LEGACY and self.finder is None:
             return self.tools.catalog
+        if era is Era.LEGACY:
+            return self._found_catalog()
         if self._modern_catalog is None:
-            self._modern_catalog = structs.replace(self.tools.catalog, result=self.result("tools", era))
+            catalog = self.tools.catalog if self.finder is None else self._found_catalog()
+            self._modern_catalog = structs.replace(catalog, result=self.result("tools", era))
         return self._modern_catalog
+
+    def _listed_tools(self) -> bytes:
+        return self.tools.catalog.result if self.finder is None else self.finder.result
+
+    def _found_catalog(self) -> ToolCatalog:
+        """The whole catalog, with the short list in its place and the tool that finds the others."""
+        from penstock.policy.several.finder import FIND
+
+        assert self.finder is not None
+        if self._short is None:
+            catalog = self.tools.catalog
+            names = catalog.names | {FIND}
+            self._short = structs.replace(catalog, names=names, result=self.finder.result)
+        return self._short
+
+    def unwrap(self, message: Message) -> Message | bytes | None:
+        """What a wrapped call means; None when a message is none."""
+        from penstock.policy.several.finder import wrapper_of
+
+        return self.finder.unwrap(message) if self.finder is not None and wrapper_of(message) else None
 
     def forget(self) -> None:
         """The members are others: nothing that was made for one of their names counts any more."""
@@ -105,7 +132,7 @@ class View:
 
     def refresh(self) -> list[str]:
         """Makes the lists anew; gives back which of them have changed, and tells who listens."""
-        before = self.tools.catalog.result, self.prompts.result
+        before = self._listed_tools(), self.prompts.result
         listed = self._listed()
         catalogs = [(member.terms, catalog) for member in listed if (catalog := self._catalog(member))]
         try:
@@ -123,7 +150,8 @@ class View:
         self._modern_catalog = None
         for server, own in self.tools.left_out:
             self._hub.say_left_out(server, own)
-        after = self.tools.catalog.result, self.prompts.result
+        self._find_tools()
+        after = self._listed_tools(), self.prompts.result
         changed = [
             kind for kind, old, new in zip(("tools", "prompts"), before, after, strict=True) if old != new
         ]
@@ -131,6 +159,16 @@ class View:
             for listener in list(self.on_change):
                 listener(kind)
         return changed
+
+    def _find_tools(self) -> None:
+        self.finder = self._short = None
+        if self.search is None:
+            return
+        tokens = sum(tool.tokens for tool in self.tools.catalog.allowed)
+        if tokens >= self.search.from_tokens:
+            from penstock.policy.several.finder import Finder
+
+            self.finder = Finder(self.tools.catalog, self.search)
 
     def _listed(self) -> list[Member]:
         hides = self._hub.terms.lists.hides_lost
