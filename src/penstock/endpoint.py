@@ -89,7 +89,7 @@ class Endpoint:
         self.live_rules: LiveRules | None = None if sibling is None else sibling.live_rules
         if sibling is None:
             self.live_rules = open_live_rules(config, reread, warden, list(observers), fleet)
-        self._opened = open_gate(config, self.live_rules, observers)
+        self._opened = open_gate(config, self.live_rules, observers, fleet)
         if self.several is not None:
             from penstock.open_several import unwrapped
 
@@ -100,6 +100,8 @@ class Endpoint:
         self._lists.is_refreshed = config.refreshes_tools
         self._catalogs = Catalogs(config.relayed, self._lists, self._say)
         self._sessions = Sessions(idle_seconds=config.session_idle_seconds)
+        if fleet is not None and fleet.ids is not None:
+            self._sessions.new_id = fleet.ids.new
         self._pool = LinkPool(
             self._open_link,
             self._opened.gate,
@@ -324,6 +326,15 @@ class Endpoint:
         if said is not None:
             return {era: era is said for era in Era}
         return {Era.LEGACY: None if self._lists.is_by_principal else True, Era.MODERN: None}
+
+    @property
+    def session_count(self) -> int:
+        """Sessions that live in this process."""
+        return len(self._sessions)
+
+    def take_no_more(self) -> None:
+        """From now on no session begins here."""
+        self._sessions.takes_none = True
 
     # --- the end -----------------------------------------------------------------------------------------
 

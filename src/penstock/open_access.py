@@ -200,7 +200,12 @@ class Access:
     def router(self, guard: HostOriginCheck) -> AccessRouter:
         """The front."""
         doors = {name: _relative(end.doors(), name) for name, end in self._by_name.items()}
-        return self._front(guard, doors)
+        front = self._front(guard, doors)
+        fleet = self._fleet
+        if fleet is None:
+            return front
+        fleet.answer_peers(front)  # who is asked for another's sake shows the same credentials here
+        return self._front(guard, {name: fleet.front_doors(found) for name, found in doors.items()})
 
     def _front(self, guard: HostOriginCheck, doors: dict[str, dict[bytes, Door]]) -> AccessRouter:
         terms = self._terms

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 from penstock import __version__
 from penstock.config.model import ProxyConfig
 from penstock.config.shared import SharedSettings
+from penstock.downstream.mcp_head import Door
+from penstock.downstream.router import by_path
 from penstock.effects.shared import SharedEffects, SharedTerms
 from penstock.errors import ConfigError
+from penstock.fleet.directory import Directory
+from penstock.fleet.hop import Hops
 from penstock.fleet.members import Member, Members
+from penstock.fleet.owner_door import OwnerDoors
+from penstock.fleet.peer_door import PeerDoor
+from penstock.fleet.session_ids import SessionIds
+from penstock.fleet.session_records import StoredRecords
+from penstock.net.http_server import HttpServer, ServerLimits
 from penstock.policy.rules.interceptor_config import InterceptorConfig
 from penstock.policy.rules.shared_actions import SharedUse, with_shared
 from penstock.state.redis_link import RedisLink, Tls
@@ -39,10 +48,27 @@ class Fleet:
             self.link, settings.timeout, self.seals.name("probe", self.tag), self._counts_lost
         )
         self.count_sessions: Callable[[], int] = lambda: 0
+        self.is_draining = False
+        self.ids: SessionIds | None = None
         self._rules = config.digest
-        self._address = config.peer.address if config.peer is not None else ""
+        self._address = ""
+        self._peer = config.peer
+        self._peer_server: HttpServer | None = None
         self._effects: list[SharedEffects] = []
         self.members = Members(self.store, self.seals, self._describe, self._counts_lost)
+        self._directory = Directory(self.members)
+        self._hops = Hops(self.seals)
+        self._own: Door = by_path({})  # where what is ours goes
+        self.records: StoredRecords | None = None
+        if "state" in settings.use:
+            self.records = StoredRecords(self.store, self.seals, settings.state_down == "local")
+        if "sessions" in settings.use and self._peer is not None:
+            self.ids = SessionIds(self.seals, self.tag)
+
+    @property
+    def drain_seconds(self) -> float:
+        """How long sessions may go on after we were asked to end."""
+        return self._peer.drain if self.ids is not None and self._peer is not None else 0.0
 
     @property
     def word(self) -> str:
@@ -91,9 +117,40 @@ class Fleet:
             self.settings.namespace,
         )
 
+    def health(self) -> tuple[int, bytes]:
+        """What `/healthz` answers."""
+        text = f"{'draining' if self.is_draining else 'ok'}\nshared: {self.word}\n".encode()
+        return (503 if self.is_draining else 200), text
+
+    def answer_peers(self, own: Door) -> None:
+        """What other instances bring goes to `own` from now on."""
+        self._own = own
+
+    def front_doors(self, doors: dict[bytes, Door]) -> dict[bytes, Door]:
+        """The doors for clients; what is another instance's goes there from them."""
+        if self.ids is None:
+            return doors
+        fronts = OwnerDoors(self.ids, self._hops, self._directory)
+        return {path: fronts.around(door) for path, door in doors.items()}
+
+    async def listen(self) -> None:
+        """Takes what other instances bring. Raises ConfigError."""
+        if self.ids is None or self._peer is None:
+            return
+        door = PeerDoor(self._hops, self.tag, lambda request, reply: self._own(request, reply))
+        self._peer_server = HttpServer(door.handle, ServerLimits.affordable())
+        _, port = await self._peer_server.listen(*self._peer.listen)
+        host, _, said = self._peer.address.rpartition(":")
+        self._address = f"{host}:{port if said == '0' else said}"
+        log.info("Other instances reach this one at %s.", self._address)
+        await self.members.beat_now()
+
     async def close(self) -> None:
         """Leaves the others."""
         await self.members.stop()
+        if self._peer_server is not None:
+            await self._peer_server.drain(0.5)
+        await self._directory.close()
         await self.store.close()
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # loaded only where there are rules or observers
     from penstock.gate.record import Observer
     from penstock.gate.session_table import SessionTable
     from penstock.live_rules import LiveRules
+    from penstock.open_fleet import Fleet
 
 
 class OpenGate(Struct, frozen=True):
@@ -30,7 +31,10 @@ class OpenGate(Struct, frozen=True):
 
 
 def open_gate(
-    config: ProxyConfig, live_rules: LiveRules | None, observers: Sequence[Observer] = ()
+    config: ProxyConfig,
+    live_rules: LiveRules | None,
+    observers: Sequence[Observer] = (),
+    fleet: Fleet | None = None,
 ) -> OpenGate:
     """The gate that `config` asks for."""
     schema = SchemaCheck(config.validate) if config.validate is not None else None
@@ -38,7 +42,13 @@ def open_gate(
     if live_rules is not None:
         from penstock.gate.ruled import RuledGate
 
-        gate = RuledGate(config.relayed, schema, live_rules.rules)
+        if fleet is not None and fleet.records is not None:
+            from penstock.gate.shared_ruled import SharedRuledGate
+
+            gate = SharedRuledGate(config.relayed, schema, live_rules.rules)
+            gate.records = fleet.records
+        else:
+            gate = RuledGate(config.relayed, schema, live_rules.rules)
     gate.takes_batches = config.batch == "inspect"
     gate.answers_losses = config.on_crash == "answer"
     if live_rules is None and not observers:

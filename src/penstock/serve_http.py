@@ -14,7 +14,7 @@ from penstock import logs as say
 from penstock.config.model import ProxyConfig
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door
-from penstock.downstream.router import Router
+from penstock.downstream.router import Router, by_path
 from penstock.endpoint import Endpoint
 from penstock.errors import PenstockError
 from penstock.net.http_server import Handler, HttpServer, ServerLimits
@@ -81,6 +81,9 @@ class _Listening:
         if self._access is not None:
             self._access.start(server, guard)
         server.serve(self._router(guard))
+        if self._fleet is not None:
+            self._fleet.count_sessions = lambda: sum(one.session_count for one in self._endpoints)
+            await self._fleet.listen()
         if not self._is_listening:
             await self._listen(server, guard)
         for endpoint in self._endpoints:
@@ -146,7 +149,12 @@ class _Listening:
         for endpoint in self._endpoints:
             doors |= endpoint.doors()
         known = [endpoint.well_known for endpoint in self._endpoints if endpoint.well_known is not None]
-        return Router(guard, doors, known[0] if known else None)
+        well_known = known[0] if known else None
+        fleet = self._fleet
+        if fleet is None:
+            return Router(guard, doors, well_known)
+        fleet.answer_peers(by_path(doors))
+        return Router(guard, fleet.front_doors(doors), well_known, fleet.health)
 
     def _on_signal(self, number: signal.Signals) -> None:
         self._signals += 1
@@ -159,8 +167,22 @@ class _Listening:
             for live_rules in rules:
                 live_rules.reload()
             return
+        if self._fleet is not None and self._fleet.drain_seconds and number is not signal.SIGHUP:
+            log.info("%s: no new sessions; ending when those there are have settled.", number.name)
+            self._fleet.is_draining = True
+            for endpoint in self._endpoints:
+                endpoint.take_no_more()
+            self._drain_until(self._loop.time() + self._fleet.drain_seconds)
+            return
         log.info("%s: ending.", number.name)
         self._end(None)
+
+    def _drain_until(self, end: float) -> None:
+        """Ends when no session is left, or when that takes too long."""
+        if self._loop.time() >= end or not any(endpoint.session_count for endpoint in self._endpoints):
+            self._end(None)
+        else:
+            self._loop.call_later(limits.DRAIN_LOOK_SECONDS, self._drain_until, end)
 
     def _end(self, error: PenstockError | None) -> None:
         if not self._ending.done():

@@ -50,7 +50,7 @@ function _shtab_penstock_using
   test "$_shtab_penstock_cmdpath" = "$argv"
 end
 
-set -g _shtab_penstock_commands tools check status rules token clients wrap doctor lock unwrap completion show stats why audit replay verify backtest export baseline suggest anomalies mask
+set -g _shtab_penstock_commands tools check status rules token clients wrap doctor lock unwrap completion fleet show stats why audit replay verify backtest export baseline suggest anomalies mask
 set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --group-by --header --header-from --hold-out --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-refused --max-tokens --metrics --min-support --on-upstream-loss --only --order --otel --out --pace --profile --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --watch --webhook
 
 complete -c penstock -e
@@ -248,6 +248,11 @@ complete -c penstock -n '_shtab_penstock_using unwrap' -l yes -d 'write without 
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a completion -d 'Print the completions of a shell. For bash: source <(penstock completion bash)'
 complete -c penstock -n '_shtab_penstock_using completion' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using completion; and test $_shtab_penstock_npos -eq 0' -ka "bash zsh fish" -d 'the shell'
+complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a fleet -d 'Show the instances that share what FILE says: tag, version, rules, sessions, how long Redis takes to answer, and when each was last heard of.'
+complete -c penstock -n '_shtab_penstock_using fleet' -s h -l help -d 'show this help message and exit'
+complete -c penstock -n '_shtab_penstock_using fleet' -l config -x -d 'a configuration with a shared section'
+complete -c penstock -n '_shtab_penstock_using fleet' -l format -xka "table json" -d 'how to print them'
+complete -c penstock -n '_shtab_penstock_using fleet' -l check -d 'exit with 3 if their rules or versions differ, or one was not heard of for 6 s'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a show -d 'Show what a recording holds, one message a row. WORDS is a filter, such as tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.'
 complete -c penstock -n '_shtab_penstock_using show' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using show' -l follow -d 'go on with what is recorded from now on'

@@ -19,6 +19,7 @@ _shtab_penstock_commands() {
     completion:'Print the completions of a shell. For bash: source <(penstock completion bash)'
     doctor:'Try servers as their client would run them, and say what is wrong: 0 ready, 10 not now (try again), 11 blocked (credentials, budget or lock), 12 misconfigured. No tool is called.'
     export:'Write a recording as an HTTP archive (HAR 1.2, one entry for each request), or its spans as OTLP JSON. Secrets in spans are masked; in a HAR they are as recorded: mask it first.'
+    fleet:'Show the instances that share what FILE says: tag, version, rules, sessions, how long Redis takes to answer, and when each was last heard of.'
     lock:'Write the upstream'"'"'s tools, prompts and instructions into a lock file, to be kept with your code. penstock --lock FILE then lets only those pass.'
     mask:'Copy a recording with its secrets masked: by the names of members, by what keys and tokens look like, and by what the mask section of a configuration says.'
     replay:'Answer as the upstream of a recording did: a mock server for tests. Nothing is forwarded. A request that was not recorded gets an error, and the exit code is 3.'
@@ -209,6 +210,16 @@ _shtab_penstock_export_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_penstock_export_defaults_added=0
+
+_shtab_penstock_fleet_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--config[a configuration with a shared section]:FILE:"
+  "--format[how to print them]:format:(table json)"
+  "--check[exit with 3 if their rules or versions differ, or one was not heard of for 6 s]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_penstock_fleet_defaults_added=0
 
 _shtab_penstock_lock_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -492,6 +503,7 @@ _shtab_penstock() {
         completion) _arguments -C -s $_shtab_penstock_completion_options ;;
         doctor) _arguments -C -s $_shtab_penstock_doctor_options ;;
         export) _arguments -C -s $_shtab_penstock_export_options ;;
+        fleet) _arguments -C -s $_shtab_penstock_fleet_options ;;
         lock) _arguments -C -s $_shtab_penstock_lock_options ;;
         mask) _arguments -C -s $_shtab_penstock_mask_options ;;
         replay) _arguments -C -s $_shtab_penstock_replay_options ;;

@@ -102,6 +102,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         ),
         Key("mask", Kind.SECTION, "What is masked wherever something is kept.", section="mask"),
         Key("shared", Kind.SECTION, "What several instances share, through Redis.", section="shared"),
+        Key("peer", Kind.SECTION, "Where other instances reach this one.", section="peer"),
         Key("tests", Kind.SECTIONS, "Fixtures for `penstock rules test`.", section="test"),
     ),
     "shared": (
@@ -119,7 +120,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("old_secret", Kind.TEXT, "The secret before this one: still believed, while it is replaced."),
         Key("timeout", Kind.DURATION, "For one decision; default 100ms. Longer counts as down."),
         Key("required", Kind.FLAG, "Exit when Redis cannot be reached at the start; default true."),
-        Key("use", Kind.TEXTS, "What is shared: `limits`, `caches`; default both."),
+        Key("use", Kind.TEXTS, "What is shared: `limits`, `caches`, `state`, `sessions`; default all."),
         Key("when_down", Kind.SECTION, "What holds while Redis cannot be asked.", section="when_down"),
     ),
     "when_down": (
@@ -130,6 +131,17 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             ("block", "divide", "local"),
         ),
         Key("caches", Kind.CHOICE, "Each instance its own (default), or none.", ("local", "off")),
+        Key(
+            "state",
+            Kind.CHOICE,
+            "Block what rules need it for (default), or each its own.",
+            ("block", "local"),
+        ),
+    ),
+    "peer": (
+        Key("listen", Kind.ADDRESS, "Where this instance takes requests of the others."),
+        Key("address", Kind.TEXT, "HOST:PORT as the others reach it; default what `listen` says."),
+        Key("drain", Kind.DURATION, "At the end: how long sessions may go on; default 30s."),
     ),
     "record": (
         Key("file", Kind.TEXT, "The recording; a folder ends in `/` and gets one file a process."),

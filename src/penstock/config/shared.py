@@ -12,7 +12,7 @@ from msgspec import Struct
 from penstock.errors import ConfigError
 from penstock.wire.http.url import parse_listen
 
-USES = ("limits", "caches")
+USES = ("limits", "caches", "state", "sessions")
 SECRET_BYTES = 32
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door, read_head
@@ -22,10 +23,31 @@ def is_well_known(path: bytes) -> bool:
     return _WELL_KNOWN(path) is not None
 
 
+def by_path(doors: dict[bytes, Door]) -> Door:
+    """The doors without a guard, for requests that have passed one."""
+
+    def handle(request: Request, reply: Reply) -> None:
+        door = doors.get(request.path)
+        if door is None:
+            refuse(reply, 404, "Not found")
+        else:
+            door(request, reply)
+
+    return handle
+
+
 class Router:
     """Checks who asks, then hands the request to the door at its path."""
 
-    def __init__(self, guard: HostOriginCheck, doors: dict[bytes, Door], well_known: Door | None) -> None:
+    def __init__(
+        self,
+        guard: HostOriginCheck,
+        doors: dict[bytes, Door],
+        well_known: Door | None,
+        health: Callable[[], tuple[int, bytes]] = lambda: (200, b"ok\n"),
+    ) -> None:
+        """`health` is what `/healthz` answers."""
+        self._health = health
         self._guard = guard
         self._doors = doors
         self._well_known = well_known
@@ -51,7 +73,8 @@ class Router:
             head.extra, head.door = reply.extra, found
             found(request, reply)
         elif path == HEALTH:
-            reply.send(200, [(b"Content-Type", b"text/plain")], b"ok\n")
+            status, text = self._health()
+            reply.send(status, [(b"Content-Type", b"text/plain")], text)
         elif self._well_known is not None and _WELL_KNOWN(path):
             self._well_known(request, reply)
         else:

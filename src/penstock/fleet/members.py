@@ -66,11 +66,15 @@ class Members:
 
     async def start(self) -> None:
         """Is on the list from now on, if Redis can be asked."""
+        await self.beat_now()
+        self._beating = asyncio.get_running_loop().create_task(self._beat_on())
+
+    async def beat_now(self) -> None:
+        """Tells the others what is new, if Redis can be asked."""
         try:
             await self.beat()
         except StoreDown:
             pass
-        self._beating = asyncio.get_running_loop().create_task(self._beat_on())
 
     async def stop(self) -> None:
         """Leaves the list."""

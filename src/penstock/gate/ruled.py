@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec import structs
 
@@ -184,9 +184,8 @@ class RuledGate(Gate):
         rules = exchange.rules
         assert rules is not None
         context = Context(exchange.session, direction, self._clock(), exchange, wall=self._wall())
-        decide = rules.on_client if direction == "client" else rules.on_upstream
         try:
-            said = decide(message, context)
+            said = self._decide(rules, message, context)
         except Exception:
             log.exception("The rules failed.")
             said = closed(message, FAILED)
@@ -201,6 +200,10 @@ class RuledGate(Gate):
         wait = TaskWait(message, direction == "client", exchange.session, then)
         wait.start(said)
         return wait
+
+    def _decide(self, rules: Interceptor, message: Message, context: Context) -> Decided | Awaitable[Decided]:
+        decide = rules.on_client if context.direction == "client" else rules.on_upstream
+        return decide(message, context)
 
     def _say_once(self, rule: str, exchange: Exchange) -> None:
         """Tells people of a block, once for each rule, method and tool of a session."""

@@ -25,6 +25,7 @@ class TrackedSession(Session):
     requests: PendingTable = msgspec.field(default_factory=PendingTable)
     upstream_requests: PendingTable = msgspec.field(default_factory=PendingTable)
     is_proven: bool = False  # the upstream has taken something in it
+    is_everywhere: bool = False  # other instances find it by the same key
 
     @property
     def is_in_use(self) -> bool:
@@ -74,6 +75,7 @@ class SessionTable:
             upstream=self._upstream,
             era=era,
             is_shared=era is Era.MODERN,
+            is_everywhere=key is not None,
             requests=self._table(),
             upstream_requests=self._table(),
         )
@@ -125,7 +127,7 @@ class SessionTable:
         key = _key(session_id)
         session.mcp_session_id = session_id.decode("ascii", "replace")
         if self._known.get(key) is None:
-            session.id = _id_of(key)
+            session.id, session.is_everywhere = _id_of(key), True
             self._known.offer(key, session)
 
     def refused(self, session_id: bytes) -> None:

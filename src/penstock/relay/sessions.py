@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from penstock import limits
@@ -42,12 +42,22 @@ class Session(Protocol):
         """Ends it because the upstream is gone, and everybody who waits hears that."""
 
 
+def _random_id() -> bytes:
+    """An id that nobody can guess: 192 random bits."""
+    return os.urandom(24).hex().encode()
+
+
 class Sessions:
     """A bounded register of sessions that ends the idle ones."""
 
     def __init__(
-        self, capacity: int = limits.SESSIONS, idle_seconds: float = limits.SESSION_IDLE_SECONDS
+        self,
+        capacity: int = limits.SESSIONS,
+        idle_seconds: float = limits.SESSION_IDLE_SECONDS,
+        new_id: Callable[[], bytes] = _random_id,
     ) -> None:
+        self.new_id = new_id
+        self.takes_none = False  # we are about to end: only those there are go on
         self._capacity = capacity
         self._idle_seconds = idle_seconds
         self._look_seconds = min(_LOOK_SECONDS, idle_seconds / 2)
@@ -62,14 +72,11 @@ class Sessions:
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._sessions.values()))
 
-    @staticmethod
-    def new_id() -> bytes:
-        """An id that nobody can guess: 192 random bits."""
-        return os.urandom(24).hex().encode()
-
     def make_room(self) -> bool:
         """Ends the longest idle session that was never used, if there is no room for one more; False when
         there is none. What somebody uses does not fall to a newcomer, or anybody could end all sessions."""
+        if self.takes_none:
+            return False
         if len(self._sessions) < self._capacity:
             return True
         for session in self:

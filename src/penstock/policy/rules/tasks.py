@@ -86,6 +86,13 @@ def late_answers(message: Message, context: Context) -> list[LateAnswer]:
     return out
 
 
+def named_tasks(message: Message, context: Context) -> list[str]:
+    """The tasks that a message is about."""
+    is_response = message.kind is Kind.RESPONSE
+    place = params_of(message, context) if is_response else member_place(message, "params")
+    return [] if place is None else list(_texts(place, _ID))
+
+
 def _requests(place: Place | None, context: Context) -> list[Message | None]:
     """The requests that began the tasks that are named there."""
     tasks = list(_texts(place, _ID)) if place is not None else []
