@@ -20,7 +20,7 @@ from penstock.bridge.envelope import (
     with_params,
 )
 from penstock.bridge.listeners import Listeners
-from penstock.bridge.modern_results import LEVELS, level_of, meta_of
+from penstock.bridge.modern_results import LEVELS, level_of, maybe_wrong_meta, meta_of, wants
 from penstock.bridge.parked import (
     HELD_PROGRESS,
     OUTSIDE_SECONDS,
@@ -34,10 +34,10 @@ from penstock.bridge.parked import (
     unanswered,
 )
 from penstock.bridge.questions import Question, maybe_undeclared, read_urls
-from penstock.bridge.steps import Step, ToClient, ToUpstream
+from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.bridge.subscriptions import LISTEN
 from penstock.wire.json.ambiguity import Members
-from penstock.wire.mcp.eras import META_CAPABILITIES, META_VERSION, MODERN_VERSIONS
+from penstock.wire.mcp.eras import META_CAPABILITIES
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import error_reply, result_reply
@@ -47,17 +47,28 @@ _REMOVED = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
 _EXPIRED = "Invalid or expired requestState"
+_UNKNOWN = "Method not found"
+_NOBODY = "Nobody could be asked in time"
+_LATE = "The client did not answer in time"
 
 
 class ModernFace:
     """The state of one upstream session, and of the calls in it; see the module."""
 
-    def __init__(self, new_id: Callable[[], bytes], own_info: bytes, input_seconds: float = 600.0) -> None:
+    def __init__(
+        self,
+        new_id: Callable[[], bytes],
+        own_info: bytes,
+        input_seconds: float = 600.0,
+        is_full: Callable[[], bool] = lambda: False,
+    ) -> None:
         """`new_id` gives ids that no client can have chosen; `own_info` is what we call ourselves;
-        `input_seconds` is how long a client may take to answer a question."""
+        `input_seconds` is how long a client may take to answer a question; `is_full` says whether too many
+        calls wait elsewhere."""
         self._new_id = new_id
         self._own_info = own_info
         self._input_seconds = input_seconds
+        self._is_full_elsewhere = is_full
         self._opening: bytes | None = None  # the id of our initialize
         self._server: Members | None = None  # its result
         self._offers: Members = {}
@@ -76,7 +87,7 @@ class ModernFace:
         if message.kind is Kind.NOTIFICATION:
             is_cancel = message.method == "notifications/cancelled"
             return self._cancel(message) if is_cancel else self._pass_notification(message)
-        wrong = _maybe_wrong_meta(message)
+        wrong = maybe_wrong_meta(message)
         if wrong is not None:
             return [ToClient(wrong)]
         if self._server is None:
@@ -89,7 +100,7 @@ class ModernFace:
         if method == LISTEN:
             return self._listeners.open(message, self._offers)
         if method in _REMOVED or method.startswith("tasks/"):
-            return [ToClient(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))]
+            return [ToClient(error_reply(message.id_token, METHOD_NOT_FOUND, _UNKNOWN))]
         if method in _ROUNDED and "requestState" in (message.params or {}):
             return self._resume(message, now)
         return self._begin(message, now)
@@ -109,14 +120,37 @@ class ModernFace:
         token = progress_token(message)
         call = ParkedCall(message, message.id_token, message.id_token, token, token)
         self._calls[id_key(message.id_token)] = call
-        outside = [asked for asked, until in self._outside if until > now]
-        if message.method in _ROUNDED and outside:
+        steps = self._take_outside(call, now) if message.method in _ROUNDED else []
+        if call.questions:
             # The upstream asked before anybody had called: this call is answered with that first.
-            self._outside.clear()
             call.is_unsent = True
-            call.questions = {asked.key: asked for asked in outside}
-            return self._park(call, now)
-        return [*self._set_level(message), ToUpstream(modern_results.for_legacy_upstream(message))]
+            return [*steps, *self._park(call, now)]
+        steps += self._set_level(message)
+        return [*steps, ToUpstream(modern_results.for_legacy_upstream(message))]
+
+    def _take_outside(self, call: ParkedCall, now: float) -> list[Step]:
+        """Gives a call the questions that belong to none; refuses those that its client cannot answer."""
+        outside, self._outside = self._outside, []
+        steps: list[Step] = []
+        for asked, until in outside:
+            if until <= now:
+                steps.append(_refused(asked.message, _NOBODY))
+            elif maybe_undeclared(_as_question(asked.message), _declared(call)) is not None:
+                steps.append(ToUpstream(error_reply(asked.message.id_token, METHOD_NOT_FOUND, _UNKNOWN)))
+            elif self._is_full():
+                self._outside.append((asked, until))
+            else:
+                call.questions[asked.key] = asked
+        return steps
+
+    def _is_full(self) -> bool:
+        """Whether so many calls wait for clients that no more may."""
+        return self.parked >= PARKED_MOST or self._is_full_elsewhere()
+
+    @property
+    def parked(self) -> int:
+        """How many calls wait for their clients."""
+        return sum(call.is_parked for call in self._calls.values())
 
     def _set_level(self, message: Message) -> list[Step]:
         """Tells the upstream the most verbose level that anybody under way wants to hear."""
@@ -137,6 +171,7 @@ class ModernFace:
         if token is None:
             return []
         key = id_key(bytes(token))
+        self._waiting = [one for one in self._waiting if id_key(one.id_token or b"null") != key]
         ended = self._listeners.close(key)
         if ended is not None:
             return ended
@@ -235,7 +270,9 @@ class ModernFace:
             call.final = raw  # kept for the retry
             return []
         self._calls.pop(id_key(token), None)
-        return [ToClient(with_members(raw, {"id": call.leg}) if call.leg != token else raw)]
+        # A question that was just gathered was not this call's: it had all that it needs.
+        steps = [step for asked in call.questions.values() for step in self._keep_outside(asked.message, now)]
+        return [*steps, ToClient(with_members(raw, {"id": call.leg}) if call.leg != token else raw)]
 
     def _maybe_urls(self, message: Message, call: ParkedCall) -> bytes | None:
         """An error that wants the client to go to URLs first, as a round of questions. Nothing is parked for
@@ -274,21 +311,25 @@ class ModernFace:
             return [ToUpstream(result_reply(message.id_token, b"{}"))]
         call = via if via is not None and _may_ask(via) else self._maybe_oldest()
         if call is None:
-            if len(self._outside) >= PARKED_MOST:
-                return [_refused(message, "Too many questions")]
-            taken = {asked.key: asked for asked, _ in self._outside}
-            self._outside.append((Asked(message, key_for(message, taken)), now + OUTSIDE_SECONDS))
-            return []
+            return self._keep_outside(message, now)
         if maybe_undeclared(_as_question(message), _declared(call)) is not None:
-            return [ToUpstream(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))]
+            return [ToUpstream(error_reply(message.id_token, METHOD_NOT_FOUND, _UNKNOWN))]
         if call.is_parked:
             # Asked in the next round, when the client comes back with what it has been asked already.
             key = key_for(message, call.questions)
             call.questions[key] = Asked(message, key)
             return []
-        if sum(one.is_parked for one in self._calls.values()) >= PARKED_MOST:
+        if self._is_full():
             return [_refused(message, "Too many calls wait already")]
         call.ask(Asked(message, key_for(message, call.questions)), now)
+        return []
+
+    def _keep_outside(self, message: Message, now: float) -> list[Step]:
+        """Holds a question that belongs to no call until there is one."""
+        if len(self._outside) >= PARKED_MOST:
+            return [_refused(message, "Too many questions")]
+        taken = {asked.key: asked for asked, _ in self._outside}
+        self._outside.append((Asked(message, key_for(message, taken)), now + OUTSIDE_SECONDS))
         return []
 
     def _maybe_oldest(self) -> ParkedCall | None:
@@ -310,7 +351,7 @@ class ModernFace:
         if message.method == "notifications/message":
             running = [call for call in self._calls.values() if not call.is_parked]
             owner = via or (running[0] if len(running) == 1 else None)
-            is_wanted = owner is not None and not owner.is_parked and _wants(owner.asked, message)
+            is_wanted = owner is not None and not owner.is_parked and wants(owner.asked, message)
             return [ToClient(message.raw, to)] if is_wanted else []
         if message.method == "notifications/elicitation/complete":
             return []
@@ -350,13 +391,14 @@ class ModernFace:
             if call.gather_until and call.gather_until <= now:
                 steps += self._park(call, now)
             elif call.is_parked and call.expires <= now:
-                steps += self._give_up(call, "The client did not answer in time")
+                steps += self._give_up(call, _LATE)
+                steps.append(Tell(f"A call that asked its client something was given up. {_LATE}."))
         kept = []
         for asked, until in self._outside:
             if until > now:
                 kept.append((asked, until))
             else:
-                steps.append(_refused(asked.message, "Nobody could be asked in time"))
+                steps.append(_refused(asked.message, _NOBODY))
         self._outside = kept
         return steps
 
@@ -366,19 +408,6 @@ class ModernFace:
         for call in self._calls.values():
             due += [at for at in (call.gather_until, call.expires) if at]
         return min(due, default=0.0)
-
-
-def _maybe_wrong_meta(message: Message) -> bytes | None:
-    """The refusal of a request that does not say what every modern one says: the server's duty is ours."""
-    meta = meta_of(message)
-    version = maybe_value(meta.get(META_VERSION))
-    if version not in MODERN_VERSIONS:
-        data = {"supported": list(MODERN_VERSIONS), "requested": version}
-        return error_reply(message.id_token, codes.UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-    if maybe_members(meta.get(META_CAPABILITIES)) is None:
-        reason = f"Invalid params: _meta must name {META_CAPABILITIES}"
-        return error_reply(message.id_token, INVALID_PARAMS, reason)
-    return None
 
 
 def _may_ask(call: ParkedCall) -> bool:
@@ -404,11 +433,3 @@ def _with_token(raw: bytes, token: bytes | None) -> bytes:
     assert token is not None
     envelope = maybe_members(raw) or {}
     return with_params(raw, with_members(bytes(envelope["params"]), {"progressToken": token}))
-
-
-def _wants(asked: Message, log: Message) -> bool:
-    wanted = level_of(asked)
-    level = maybe_value((maybe_members(log.envelope.get("params")) or {}).get("level"))
-    if wanted not in LEVELS or level not in LEVELS:
-        return False
-    return LEVELS.index(str(level)) >= LEVELS.index(str(wanted))

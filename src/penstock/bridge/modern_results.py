@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from penstock.bridge.codes import UNSUPPORTED_VERSION
 from penstock.bridge.envelope import maybe_members, maybe_value, object_of, with_members, without_members
 from penstock.wire.json.ambiguity import Members
-from penstock.wire.mcp.eras import META_CAPABILITIES, META_CLIENT, META_LEVEL, META_SERVER, META_VERSION
-from penstock.wire.mcp.message import Message
+from penstock.wire.mcp.eras import (
+    META_CAPABILITIES,
+    META_CLIENT,
+    META_LEVEL,
+    META_SERVER,
+    META_VERSION,
+    MODERN_VERSIONS,
+)
+from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, Message
+from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply
 
 _COMPLETE = b'"complete"'
 _UNCACHED = {"ttlMs": b"0", "cacheScope": b'"private"'}
@@ -41,13 +50,16 @@ def _without_tasks(capabilities: Raw | None) -> bytes:
 
 def for_modern(raw: bytes, method: str) -> bytes:
     """An answer with what every result says in this era. Another `resultType` than ours would be a forged
-    round of questions."""
+    round of questions; so might be one in a result that can be read in two ways, which is not passed on."""
     envelope = maybe_members(raw) or {}
-    result = maybe_members(envelope.get("result"))
-    if result is None:
-        return raw
-    more = {"resultType": _COMPLETE, **(_UNCACHED if method in _CACHEABLE else {})}
-    return with_members(raw, {"result": with_members(bytes(envelope["result"]), more)})
+    if maybe_members(envelope.get("result")) is None:
+        return error_reply(bytes(envelope.get("id", b"null")), INTERNAL_ERROR, INVALID_ANSWER)
+    return with_members(raw, {"result": result_for_modern(bytes(envelope["result"]), method)})
+
+
+def result_for_modern(result: bytes, method: str) -> bytes:
+    """A result with what every one says in this era."""
+    return with_members(result, {"resultType": _COMPLETE, **(_UNCACHED if method in _CACHEABLE else {})})
 
 
 def for_legacy_upstream(message: Message) -> bytes:
@@ -94,3 +106,25 @@ def meta_of(message: Message) -> Members:
 def level_of(message: Message) -> object:
     """From which level up a request wants to hear what is logged; None when it does not."""
     return maybe_value(meta_of(message).get(META_LEVEL))
+
+
+def maybe_wrong_meta(message: Message) -> bytes | None:
+    """The refusal of a request that does not say what every modern one says: the server's duty is ours."""
+    meta = meta_of(message)
+    version = maybe_value(meta.get(META_VERSION))
+    if version not in MODERN_VERSIONS:
+        data = {"supported": list(MODERN_VERSIONS), "requested": version}
+        return error_reply(message.id_token, UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+    if maybe_members(meta.get(META_CAPABILITIES)) is None:
+        reason = f"Invalid params: _meta must name {META_CAPABILITIES}"
+        return error_reply(message.id_token, INVALID_PARAMS, reason)
+    return None
+
+
+def wants(asked: Message, log: Message) -> bool:
+    """Whether a request wants to hear what is logged."""
+    wanted = level_of(asked)
+    level = maybe_value((maybe_members(log.envelope.get("params")) or {}).get("level"))
+    if wanted not in LEVELS or level not in LEVELS:
+        return False
+    return LEVELS.index(str(level)) >= LEVELS.index(str(wanted))

@@ -19,7 +19,8 @@ from penstock.wire.mcp.message import Message
 
 GATHER_SECONDS, GATHER_MOST = 0.02, 0.1
 OUTSIDE_SECONDS = 30.0
-PARKED_MOST = 64
+PARKED_MOST, PARKED_IN_ALL = 64, 256
+"""How many calls may wait for clients: of those that are alike, and of all."""
 HELD_PROGRESS = 64
 
 

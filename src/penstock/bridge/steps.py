@@ -21,4 +21,10 @@ class ToClient(Struct, frozen=True, gc=False):
     to: bytes | None = None  # the id of the request to which it belongs, where that cannot be seen in it
 
 
-Step = ToUpstream | ToClient
+class Tell(Struct, frozen=True, gc=False):
+    """Tell people this."""
+
+    text: str
+
+
+Step = ToUpstream | ToClient | Tell

@@ -28,6 +28,7 @@ log = logging.getLogger("penstock")
 _KEY = CatalogKey(Era.MODERN)
 
 Outcome = tuple[Multiplexer, ToolCatalog] | UpstreamError
+_UNUSED_SECONDS = 5.0
 _NOT_SPOKEN = b'{"code":-32601,"message":"Method not found"}'
 
 
@@ -58,6 +59,8 @@ class SharedLink:
         self._era = era
         self._input_seconds = input_seconds
         self._bridged: BridgedLinks | None = None
+        self._unused: UpstreamLink | None = None  # opened, asked for the modern era, and not greeted
+        self._closing: asyncio.Task[None] | None = None
         self.carry: Callable[[Headers], Headers] | None = None  # picks what of clients' headers goes up
         if era == "legacy":
             self.settle_legacy()
@@ -83,8 +86,24 @@ class SharedLink:
                 self._tools_seconds,
                 self._input_seconds,
                 self.carry,
+                self._take_unused(),
             )
         self._bridged.serve(key, headers, then)
+
+    def _keep_unused(self, link: UpstreamLink) -> None:
+        """Keeps a command that was started only to hear its refusal, for whoever is translated next: most
+        likely the client for which it was asked. Nobody does without it for long."""
+        self._unused = link
+        asyncio.get_running_loop().call_later(_UNUSED_SECONDS, self._drop_unused)
+
+    def _take_unused(self) -> UpstreamLink | None:
+        link, self._unused = self._unused, None
+        return link
+
+    def _drop_unused(self) -> None:
+        link = self._take_unused()
+        if link is not None:
+            self._closing = asyncio.get_running_loop().create_task(link.close())
 
     def settle_legacy(self) -> None:
         """The upstream is known to speak the legacy era only."""
@@ -138,6 +157,9 @@ class SharedLink:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._ready is not None:
             await self._ready[0].close()
+        self._drop_unused()
+        if self._closing is not None:
+            await self._closing
         if self._bridged is not None:
             await self._bridged.close()
 
@@ -165,6 +187,12 @@ class SharedLink:
             if known is None:
                 return self._share(link), self._catalogs.put(_KEY, tools)
             catalog = view(tools, self._gate.choice)
+        except NotThisEra:
+            if link.facts.transport == "stdio" and self._era in ("auto", "bridge"):
+                self._keep_unused(link)
+            else:
+                await link.close()
+            raise
         except BaseException as error:
             await link.close()
             is_met = self._catalogs.maybe_known(CatalogKey(Era.LEGACY)) is not None

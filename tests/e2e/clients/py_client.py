@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import warnings
 from typing import Any
 
@@ -32,7 +33,9 @@ async def sampled(context: Any, params: types.CreateMessageRequestParams) -> typ
 
 async def listed_roots(context: Any) -> types.ListRootsResult:
     report.asked.append("roots/list")
-    return types.ListRootsResult(roots=[types.Root(uri="file:///somewhere", name="somewhere")])
+    return types.ListRootsResult(
+        roots=[types.Root(uri=os.environ.get("DRIVER_ROOT", "file:///somewhere"), name="somewhere")]
+    )
 
 
 async def logged(params: types.LoggingMessageNotificationParams) -> None:

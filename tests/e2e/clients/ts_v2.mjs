@@ -24,7 +24,7 @@ client.setRequestHandler('sampling/createMessage', (request) => {
 });
 client.setRequestHandler('roots/list', (request) => {
   report.asked.push(request.method);
-  return { roots: [{ uri: 'file:///somewhere', name: 'somewhere' }] };
+  return { roots: [{ uri: process.env.DRIVER_ROOT ?? 'file:///somewhere', name: 'somewhere' }] };
 });
 client.setNotificationHandler('notifications/message', (message) => {
   report.logs.push(message.params.data);

@@ -6,12 +6,20 @@ import asyncio
 import logging
 from typing import Protocol
 
-from penstock.bridge.steps import Step, ToClient, ToUpstream
+from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.errors import ProtocolError, UpstreamError
 from penstock.relay.contracts import LinkFacts, UpstreamLink, UpstreamReceiver
 from penstock.wire.http.http1 import Headers
 from penstock.wire.mcp.carried import CarriedMessage, HttpRefusal, carried
-from penstock.wire.mcp.message import Batch, Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import (
+    INTERNAL_ERROR,
+    Batch,
+    Kind,
+    Message,
+    read_client_message,
+    read_upstream_message,
+)
+from penstock.wire.mcp.replies import error_reply, told
 from penstock.wire.mcp.response_id import maybe_response_id
 
 log = logging.getLogger("penstock")
@@ -50,6 +58,11 @@ class BridgedLink:
     def facts(self) -> LinkFacts:
         """What is known of the upstream."""
         return self._inner.facts
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is held here that has its time: a call that waits for its client, perhaps."""
+        return self._face is not None and self._face.next_due() > 0
 
     @property
     def untaken(self) -> int:
@@ -105,9 +118,14 @@ class BridgedLink:
         self.receiver.upstream_noise(raw)
 
     def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
-        """Something came that must not be passed on."""
+        """Something came that must not be passed on; who waits for it is known by another id, perhaps."""
         assert self.receiver is not None
-        self.receiver.upstream_refused(id_token, why, raw)
+        if self._face is None or id_token is None:
+            self.receiver.upstream_refused(id_token, why, raw)
+            return
+        self.receiver.upstream_refused(None, why, raw)
+        reply = Message(error_reply(id_token, INTERNAL_ERROR, told(why)), Kind.RESPONSE, id_token, None)
+        self._do(self._face.upstream_says(reply, self._loop.time()))
 
     def upstream_lost(self, error: UpstreamError) -> None:
         """The upstream is gone."""
@@ -135,6 +153,8 @@ class BridgedLink:
                     self._send(message, step.of.headers)
                 else:
                     self._send(message, headers)
+            elif isinstance(step, Tell):
+                log.warning("%s", step.text)
             else:
                 self.via = step.to
                 self.receiver.from_upstream(step.raw)
@@ -165,6 +185,6 @@ class BridgedLink:
 
 def _refusing(step: Step, refusal: HttpRefusal) -> Step:
     """An answer of the face's to a refusal is one too."""
-    if isinstance(step, ToUpstream) or maybe_response_id(step.raw) is None:
+    if not isinstance(step, ToClient) or maybe_response_id(step.raw) is None:
         return step
     return ToClient(refusal.reworded(step.raw), step.to)

@@ -9,9 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from weakref import WeakSet
+
+from msgspec import structs
 
 from penstock import limits
 from penstock.bridge.modern_face import ModernFace
+from penstock.bridge.modern_results import result_for_modern
+from penstock.bridge.parked import PARKED_IN_ALL
 from penstock.errors import UpstreamError
 from penstock.gate.gate import Gate
 from penstock.policy.tools.catalog import ToolCatalog
@@ -33,6 +38,28 @@ log = logging.getLogger("penstock")
 Outcome = tuple[Multiplexer, ToolCatalog] | UpstreamError
 
 
+class SpareLink:
+    """A link that is open and not greeted yet: a command takes a while to start."""
+
+    def __init__(self, link: UpstreamLink) -> None:
+        self.link = link
+        self.is_lost = False
+        link.receiver = self
+
+    def from_upstream(self, raw: bytes) -> None:
+        """Nobody has asked it anything."""
+
+    def upstream_noise(self, raw: bytes) -> None:
+        """A line that is no message was skipped, and told."""
+
+    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
+        """Nobody waits for anything."""
+
+    def upstream_lost(self, error: UpstreamError) -> None:
+        """It has ended before anybody needed it."""
+        self.is_lost = True
+
+
 class BridgedLinks:
     """Opens a link for each key, and learns the tools once, as modern clients shall see them."""
 
@@ -44,8 +71,10 @@ class BridgedLinks:
         tools_seconds: float,
         input_seconds: float,
         carry: Callable[[Headers], Headers] | None,
+        spare: UpstreamLink | None,
     ) -> None:
-        """`carry` picks what of a request's headers goes up, where anything does."""
+        """`carry` picks what of a request's headers goes up, where anything does. `spare` is a link that is
+        open already, and not greeted."""
         self._open_link = open_link
         self._gate = gate
         self._catalogs = catalogs
@@ -53,7 +82,8 @@ class BridgedLinks:
         self._input_seconds = input_seconds
         self._carry = carry
         self._open: dict[bytes, Multiplexer] = {}  # used longest ago first
-        self._spare: UpstreamLink | None = None  # started and not greeted: a command takes a while to start
+        self._spare: SpareLink | None = None if spare is None else SpareLink(spare)
+        self._faces: WeakSet[ModernFace] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[CatalogKey, list[Callable[[ToolCatalog | UpstreamError], None]]] = {}
 
@@ -66,13 +96,23 @@ class BridgedLinks:
         def ready(catalog: ToolCatalog | UpstreamError) -> None:
             then(catalog if isinstance(catalog, UpstreamError) else (self._link_for(key), catalog))
 
-        known = self._catalogs.maybe_known(whose)
+        known = self._catalogs.maybe_known(whose) or self._maybe_translated(whose)
         if known is not None:
             ready(known)
             return
         self._waiting.setdefault(whose, []).append(ready)
         if len(self._waiting[whose]) == 1:
             self._start(self._learn(whose, own))
+
+    def _maybe_translated(self, whose: CatalogKey) -> ToolCatalog | None:
+        """The tools as modern clients shall see them, out of the list that is known of the same upstream;
+        None where it has to be asked."""
+        lists = self._catalogs.lists
+        kept = None if lists.is_refreshed else lists.maybe_kept(CatalogKey(Era.LEGACY, whose.principal))
+        if kept is None or kept.refusal is not None:
+            return None
+        page = result_for_modern(kept.first_page, "tools/list")
+        return self._catalogs.put(whose, structs.replace(kept, first_page=page))
 
     def lose(self, error: UpstreamError) -> None:
         """The upstream is gone, as another link has found out."""
@@ -89,7 +129,7 @@ class BridgedLinks:
         """Closes every link."""
         links = [shared.link for shared in self._open.values()]
         if self._spare is not None:
-            links.append(self._spare)
+            links.append(self._spare.link)
         self._open.clear()
         for task in self._tasks:
             task.cancel()
@@ -99,10 +139,12 @@ class BridgedLinks:
         shared = self._open.pop(key, None)
         if shared is None or shared.is_lost:
             self._make_room()
-            link, self._spare = self._spare or self._open_link(), None
-            bridged = self._bridged(link)
+            link = self._spare.link if self._spare is not None and not self._spare.is_lost else None
+            self._spare = None
+            bridged = self._bridged(link or self._open_link())
             shared = BridgedMultiplexer(bridged, self._gate, lambda error: self._forget(key), self._carry)
-            self._spare = self._open_link()
+            if bridged.facts.transport == "stdio":
+                self._spare = SpareLink(self._open_link())
         self._open[key] = shared
         return shared
 
@@ -115,7 +157,12 @@ class BridgedLinks:
         self._open.pop(key, None)
 
     def _bridged(self, link: UpstreamLink) -> BridgedLink:
-        return BridgedLink(link, ModernFace(own_id, OWN_INFO, self._input_seconds))
+        face = ModernFace(own_id, OWN_INFO, self._input_seconds, self._is_full)
+        self._faces.add(face)
+        return BridgedLink(link, face)
+
+    def _is_full(self) -> bool:
+        return sum(face.parked for face in self._faces) >= PARKED_IN_ALL
 
     async def _learn(self, whose: CatalogKey, headers: Headers) -> None:
         link = self._bridged(self._open_link())

@@ -31,6 +31,11 @@ class BridgedMultiplexer(Multiplexer):
         self._bridged = link
         self._carry = carry
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for an answer, or will come back for one."""
+        return super().is_busy or self._bridged.is_waiting
+
     def _renumbered(self, message: Message, number: bytes, exchange: Exchange) -> Message:
         renumbered = super()._renumbered(message, number, exchange)
         if self._carry is None:
