@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE))
 from targets import SEEDS, TARGETS  # noqa: E402 - the path comes first
 
 WORK = HERE.parent.parent / ".fuzz"
-LENGTHS = {"gate": 512, "large": 400, "sse": 200, "http": 1024, "uri": 128}
+LENGTHS = {"gate": 512, "large": 400, "sse": 200, "http": 1024, "uri": 128, "filter": 256}
 """How long an input may become; what is fed byte by byte, or read twenty times, has to be short."""
 
 

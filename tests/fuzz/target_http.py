@@ -78,6 +78,9 @@ class _Transport:
 
     abort = write_eof = close
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def write(self, data: object) -> None:
         """Nobody reads it."""
 

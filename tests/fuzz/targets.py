@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 
-TARGETS = ("gate", "large", "sse", "http", "uri", "config")
+TARGETS = ("gate", "large", "sse", "http", "uri", "config", "recording", "filter", "bridge")
 HERE = Path(__file__).resolve().parent
 SEEDS = HERE / "seeds"
 """A few inputs for each target, to begin with; and every input that once found a fault, under found-*."""

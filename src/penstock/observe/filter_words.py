@@ -85,6 +85,10 @@ class Filter(Struct, frozen=True):
 def compile_filter(words: str, now: float | None = None) -> Filter:
     """The filter in `words`; raises FilterFault. `now` is what since:10m counts back from."""
     parser = _Parser(words, time.time() if now is None else now)
+    try:
+        words.encode()
+    except UnicodeEncodeError as why:  # bytes of a command line that are no text
+        raise parser.fault("this is not valid UTF-8", why.start) from None
     return Filter(words, parser.parse(), frozenset(parser.fields))
 
 

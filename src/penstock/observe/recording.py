@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock.observe.record import Record, Session, Why
+from penstock.wire.json.ambiguity import readable
 
 FORMAT = 1
 KINDS = ("request", "notification", "response", "batch", "line", "http", "lost")
@@ -159,7 +160,7 @@ def encode_record(record: Record) -> list[bytes]:
     if record.trace:
         head += f',"trace":"{record.trace}"'
     is_plain = sent is None and kind != "other" and raw[:1] == b"{" and raw[-1:] == b"}"
-    if is_plain and b"\n" not in raw and b"\r" not in raw:  # nearly every message
+    if is_plain and b"\n" not in raw and b"\r" not in raw and b"\\u" not in raw:  # nearly every message
         return [f'{head},"us":{record.micros},"n":{len(raw)},"msg":'.encode("utf-8", "replace"), raw, b"}\n"]
     pieces = [f'{head},"us":{record.micros}'.encode("utf-8", "replace")]
     if sent is not None and not is_answered(record):
@@ -226,12 +227,17 @@ def kind_of(record: Record) -> str:
 def member_of(raw: bytes, prefix: bytes, is_sound: bool) -> list[bytes]:
     """`raw` as the value of the member that can hold it."""
     is_one_value = raw[:1] not in _EDGES and raw[-1:] not in _EDGES and b"\n" not in raw and b"\r" not in raw
-    if is_one_value and (is_sound or _is_json(raw)):
+    if is_one_value and (_is_json(raw) if not is_sound else not _has_lone_half(raw)):
         return [b'"%b":' % (prefix or b"msg"), raw]
     try:
         return [b'"%btext":' % prefix, _encode(raw.decode())]
     except UnicodeDecodeError:
         return [b'"%bb64":"%b"' % (prefix, base64.b64encode(raw))]
+
+
+def _has_lone_half(raw: bytes) -> bool:
+    """Whether an escape in a message is half of a surrogate pair, which some readers of JSON refuse."""
+    return b"\\u" in raw and readable(raw) is not raw
 
 
 def _is_json(raw: bytes) -> bool:

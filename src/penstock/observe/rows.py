@@ -12,6 +12,7 @@ from penstock.observe import bounds
 from penstock.observe.recording import Line
 from penstock.observe.values import maybe_value
 from penstock.policy.tools.token_estimate import estimate_tokens
+from penstock.wire.json.ambiguity import readable
 
 
 class _Params(Struct):
@@ -245,6 +246,10 @@ def _step(value: Any, step: str) -> list[Any]:
 def _read(raw: bytes) -> _Message:
     try:
         return _decode_message(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return _decode_message(readable(raw))  # half a surrogate pair in it hides nothing
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _EMPTY
 

@@ -16,6 +16,7 @@ from records import CALL, answer, record, why
 
 from penstock.observe.reader import RecordingReader, Unreadable, maybe_line
 from penstock.observe.recording import FORMAT, Header, encode_record, header_line, lost_line
+from penstock.observe.rows import Rows, arguments_of
 from penstock.wire.mcp.eras import Era
 
 HEADER = header_line(Header(penstock="recording", v=FORMAT, run="r"))
@@ -165,3 +166,23 @@ def test_what_a_line_says_of_its_session_is_what_the_session_is_now() -> None:
     after = json.loads(b"".join(encode_record(told)))
     assert "era" not in before
     assert (after["era"], after["client"]) == (Era.MODERN.value, "late")
+
+
+@pytest.mark.parametrize("half", [b"\\ud800", b"\\uDC00", b"a\\\\\\udfffb"])
+def test_half_a_surrogate_pair_comes_back_as_it_was_written(half: bytes) -> None:
+    raw = CALL.replace(b"/a", half)
+    found = maybe_line(b"".join(encode_record(record(raw, index=1))))
+    assert found is not None
+    assert found.raw == raw
+    pair = CALL.replace(b"/a", b"\\ud83d\\ude00 \\\\ud800")
+    assert raw not in (pair, CALL)
+    assert b'"msg":' + pair in b"".join(encode_record(record(pair, index=1)))
+
+
+def test_half_a_surrogate_pair_hides_neither_the_tool_nor_its_arguments() -> None:
+    raw = CALL.replace(b"/a", b"\\ud800")
+    found = maybe_line(b"".join(encode_record(record(raw, index=1))))
+    assert found is not None
+    row = Rows().row(found)
+    assert (row.method, row.tool, row.inner("arg", "path")) == ("tools/call", "read_file", ["\uffff"])
+    assert b'"path"' in (arguments_of(raw) or b"")

@@ -20,7 +20,9 @@ from penstock.policy.rules.custom_interceptors import Custom
 from penstock.policy.rules.effect_actions import Webhook
 from penstock.policy.rules.effect_contract import EffectVerdict
 from penstock.policy.rules.interceptor_config import Chain
+from penstock.policy.rules.param_conditions import ParamMatches
 from penstock.policy.rules.plan import Check, Plan
+from penstock.policy.rules.response_conditions import ResultMatches
 from penstock.policy.rules.rule_run import Allowed, RuleRun, Stop
 from penstock.policy.rules.rules import Rule
 from penstock.wire.json.json_walk import Broken, TooMany
@@ -186,6 +188,10 @@ class Walk:
         for condition in check.conditions:
             if self._is_long:
                 await self._let_others()
+                if isinstance(condition, ParamMatches | ResultMatches) and not check.allows:
+                    # To find the texts takes as long as to search them: that is two turns.
+                    condition.find(scene.message, scene.context)
+                    await self._let_others()
             if not condition.holds(scene.message, scene.context, check.allows):
                 return False
         return True

@@ -60,6 +60,12 @@ class ParamMatches(Struct, frozen=True):
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         return matches_at(params_of(message, context), self.field, self.pattern, every)
 
+    def find(self, message: Message, context: Context) -> None:
+        """Finds what is to be searched, and remembers it with the message."""
+        place = params_of(message, context)
+        if place is not None:
+            place.found(self.field)
+
 
 class ParamIn(Struct, frozen=True):
     """Holds when the value is one of `values`, each compared as in param_equals."""

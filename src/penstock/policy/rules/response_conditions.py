@@ -60,6 +60,12 @@ class ResultMatches(Struct, frozen=True):
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         return matches_at(result_of(message, context), self.field, self.pattern, every)
 
+    def find(self, message: Message, context: Context) -> None:
+        """Finds what is to be searched, and remembers it with the message."""
+        place = result_of(message, context)
+        if place is not None:
+            place.found(self.field)
+
 
 class ResultIn(Struct, frozen=True):
     """Holds for a response whose result has one of `values` at the path, compared as in param_equals."""
