@@ -291,7 +291,6 @@ class Endpoint:
             upstream.passes_cookies,
             config.connect_seconds,
         )
-        self._passthrough.refreshes = config.refreshes_tools
         is_known = config.access is not None and config.access.auth is not None
         if is_known if upstream.is_stripped is None else upstream.is_stripped:
             self._passthrough.heads.strip(dict(upstream.relays))

@@ -80,7 +80,7 @@ class CallTimer(Responses):
         response.on_failure(error)
         if ticket is not None:
             ticket.cancel()  # in the modern era this is how one cancels
-        if response.era is Era.LEGACY and message is not None and message.id_token is not None:
+        if response.head.era is Era.LEGACY and message is not None and message.id_token is not None:
             reason = msgspec.json.encode(error.safe_message)
             raw = (
                 b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b,"reason":%b}}'

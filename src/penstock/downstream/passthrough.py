@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from penstock import limits
-from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS, CatalogFetch
+from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS
+from penstock.downstream.client_catalogs import ClientCatalogs
 from penstock.downstream.ignore_response import IgnoreResponse
 from penstock.downstream.mcp_head import peer_of
 from penstock.downstream.oauth_metadata import own_challenge
@@ -26,7 +26,6 @@ from penstock.downstream.replies import (
     refuse_message,
     send_json,
     status_for,
-    wait_unless_gone,
 )
 from penstock.errors import ClientProtocolError, UpstreamError
 from penstock.gate.gate import Gate
@@ -36,7 +35,7 @@ from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
-from penstock.relay.catalogs import Catalogs, say_frozen
+from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import LinkFacts
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
@@ -80,7 +79,6 @@ class Passthrough:
         """`facts` are what our own handshake has shown of the upstream; `known` are the sessions, where
         somebody asks whose a message is."""
         self.client = client
-        self._tools_seconds = tools_seconds
         self._connect_seconds = connect_seconds
         self.gate = gate
         self.known = known
@@ -89,10 +87,10 @@ class Passthrough:
         self.sessions: dict[bytes, None] = {}  # ids seen to work, oldest first
         self._answers_with_events = facts.answers_with_events  # so do we, for lists
         self.heads = HeadReader(client, headers, catalogs, passes_cookies)
-        self._catalogs, self._lists = catalogs, catalogs.lists
+        self.catalogs = ClientCatalogs(client, gate, catalogs, tools_seconds)
+        self._lists = catalogs.lists
         # Whether the upstream gives ids to sessions. Who was refused for want of credentials has not seen it.
         self.has_sessions = None if self._lists.is_by_principal else facts.has_session
-        self.refreshes = False  # tool lists follow the upstream's
         self.own_path = b"/mcp"
         self.under_way: set[PassthroughResponse] = set()
         self.unheard: dict[PassthroughResponse, None] = {}  # whose clients are gone, oldest first
@@ -159,9 +157,21 @@ class Passthrough:
             self.gate.said("client", "refuse", request.body, why, session=session, status=400)
             refuse_message(reply, refusal)
             return
-        catalog = self._catalogs.maybe_known(head.key) if message.method in tool_gate.GATED else None
-        session = self.session_of(request, head, message)
-        exchange = self.exchange_of(message, session, catalog, request.headers, head)
+        catalog = self.catalogs.maybe_known(head.key) if message.method in tool_gate.GATED else None
+        if self.known is None:  # as `session_of` and `exchange_of` say, without asking
+            exchange = Exchange(
+                message.id_token or b"",
+                message.method or "",
+                None,
+                self._everybody,
+                catalog,
+                request.headers,
+                None,
+                head.version,
+            )
+        else:
+            session = self.session_of(request, head, message)
+            exchange = self.exchange_of(message, session, catalog, request.headers, head)
         verdict = self.gate.client_says(message, exchange)
         if verdict is FORWARD:
             self.pass_on(request, reply, head, message, message.raw, exchange)
@@ -202,8 +212,11 @@ class Passthrough:
             else:
                 self._answer(verdict, era, reply)
         elif isinstance(verdict, Hold):
-            self.with_catalog(
-                request, reply, message, lambda found: self._judge(message, exchange, found, request, reply)
+            self.catalogs.wait(
+                reply,
+                head,
+                message.params,
+                lambda found: self._judge(message, exchange, found, request, reply),
             )
         elif isinstance(verdict, Wait):
             if era is Era.MODERN and message.kind is Kind.REQUEST:
@@ -245,53 +258,6 @@ class Passthrough:
             response.on_success = lambda: self._answer(verdict, head.era, reply)
             self._send(request, response, head, ping)
 
-    def with_catalog(
-        self,
-        request: Request,
-        reply: Reply,
-        message: Message,
-        then: Callable[[ToolCatalog | UpstreamError], None],
-    ) -> None:
-        head = self.heads.read(request)
-        key = head.key
-        known = self._catalogs.maybe_known(key)
-        if known is not None:
-            then(known)
-            return
-
-        start = None
-        if self._lists.is_by_principal:
-            fetch = CatalogFetch(self.client, self.gate, key, self._lists, self._tools_seconds)
-            start = partial(fetch.start, head.headers, message.params, head.era)
-        wait_unless_gone(
-            reply,
-            lambda waiter: self._catalogs.wait(key, waiter, start),
-            lambda waiter: self._catalogs.withdraw(key, waiter),
-            then,
-        )
-
-    def is_change_told(self, response: PassthroughResponse, event: bytes) -> bool:
-        """Whether a client hears at once that the tool list has changed; else it does when its own has."""
-        key = response.head.key
-        old = self._catalogs.maybe_known(key)
-        if not self.gate.is_filtering or old is None:
-            return True
-        if not self.refreshes:
-            say_frozen()
-            return True
-
-        def compare(found: ToolCatalog | UpstreamError) -> None:
-            is_changed = isinstance(found, ToolCatalog) and found.result != old.result
-            response.emit_late(event if is_changed else None)
-
-        start = None
-        if self._lists.is_by_principal or response.era is Era.LEGACY:  # in the session that heard of it
-            fetch = CatalogFetch(self.client, self.gate, key, self._lists, self._tools_seconds)
-            start = partial(fetch.start, response.upstream_headers, None, response.era)
-        response.hold_back()
-        self._catalogs.refresh(key, compare, start)
-        return False
-
     def _is_answerable(self, message: Message, head: PassthroughHead) -> bool:
         """Whether we may answer a modern request ourselves; then the server's duty to check is ours."""
         return self.gate.is_filtering and message.method in tool_gate.GATED and head.era is Era.MODERN
@@ -329,15 +295,18 @@ class Passthrough:
     ) -> None:
         """Sends `body` upstream; `message` is what is in it, None for a GET, a DELETE or a batch."""
         response = PassthroughResponse(self, reply, message, head, exchange)
-        response.method = request.method
-        response.is_endpoint = target is None
+        if request.method != b"POST":
+            response.method = request.method
+        if target is not None:
+            response.is_endpoint = False
         if message is not None and self.known is not None:
             self.remember(message, exchange, head)
             remembered = (exchange,)
-        response.remembered = remembered
+        if remembered:
+            response.remembered = remembered
         if batch is not None:
             response.expect_batch(batch, first or [])
-        if exchange.method == "initialize" and message is not None:
+        if message is not None and message.method == "initialize":
             from penstock.downstream.call_timer import limit_hello  # once a session
 
             limit_hello(response, self.client.url.shown, self._connect_seconds)
@@ -421,7 +390,7 @@ class Passthrough:
         if self.known is not None:
             self.known.forget(session)
         for response in tuple(self.unheard):
-            if response.session == session:
+            if response.head.session == session:
                 response.give_up()
 
     def end_streams(self) -> None:

@@ -50,7 +50,7 @@ class PostedBatch:
     def take(self) -> None:
         """Asks the gate about every message, when the tools are known."""
         if self._passthrough.gate.is_filtering:
-            self._passthrough.with_catalog(self._request, self._reply, self._messages[0], self._judge)
+            self._passthrough.catalogs.wait(self._reply, self._head, self._messages[0].params, self._judge)
         else:
             self._judge(None)
 

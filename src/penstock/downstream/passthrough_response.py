@@ -59,6 +59,7 @@ class PassthroughResponse:
     _size = 0
     _body = b""
     _pieces: ByteBuffer | None = None  # of a body that came in more than one
+    _headers: Headers = []  # noqa: RUF012  # never changed in place
     _is_over = False
     _is_discarding = False  # the client is gone, and the upstream must not notice
     _out: list[bytes] | None = None  # what one piece of the upstream's stream becomes
@@ -84,12 +85,8 @@ class PassthroughResponse:
         self.exchange = exchange
         self._reply = reply
         self.message = message
-        self.era = head.era
-        self.session = head.session
-        self.version = head.version
         self.upstream_headers = head.headers
         self.head = head
-        self._headers: Headers = []
         if message is not None:
             token = message.id_token
             self._ids = {id_key(token)} if token is not None and message.kind is _REQUEST else set()
@@ -169,8 +166,8 @@ class PassthroughResponse:
             body = own_resource(body, self.head.origin, self.passthrough.own_path)
         if self.on_success is not None and 200 <= self.status < 300:
             self._end()
-            if self.session is not None:
-                self.passthrough.remember_session(self.session)
+            if self.head.session is not None:
+                self.passthrough.remember_session(self.head.session)
             self.on_success()
             return
         self.ticket = None  # it has no more to say, and knows us
@@ -263,7 +260,7 @@ class PassthroughResponse:
     def _on_gone(self) -> None:
         if self._is_over:
             return
-        if self.era is Era.MODERN or self.method == b"GET":
+        if self.head.era is Era.MODERN or self.method == b"GET":
             # Modern: this is how a client cancels. A stream that nobody hears serves nobody.
             self.give_up()
         else:
@@ -338,7 +335,7 @@ class PassthroughResponse:
         if self.hello_timer is not None and isinstance(message, Message) and message.kind is _RESPONSE:
             self.hello_timer.cancel()
         is_change = isinstance(message, Message) and message.method == LIST_CHANGED
-        if is_change and not self.passthrough.is_change_told(self, event.raw):
+        if is_change and not self.passthrough.catalogs.is_change_told(self, event.raw):
             return
         self._undecided += 1
         judge(self, message, event.data, lambda passed: self._pass_decided(passed, event))
@@ -391,18 +388,18 @@ class PassthroughResponse:
             self._reply.write(encode_event(raw))
 
     def _note_session(self, status: int, session: bytes | None) -> None:
-        if status == 404 and self.session is not None:
-            self.passthrough.forget_session(self.session)
+        if status == 404 and self.head.session is not None:
+            self.passthrough.forget_session(self.head.session)
         elif 200 <= status < 300:
-            if self.method == b"DELETE" and self.session is not None:
-                self.passthrough.forget_session(self.session)
+            if self.method == b"DELETE" and self.head.session is not None:
+                self.passthrough.forget_session(self.head.session)
                 return
             if session is not None:
                 self.passthrough.remember_session(session)
             if self.exchange.method == "initialize":
                 self.passthrough.begin_session(session, self.exchange.session)
-        elif status == 400 and self.session is not None and self.passthrough.known is not None:
-            self.passthrough.known.refused(self.session)
+        elif status == 400 and self.head.session is not None and self.passthrough.known is not None:
+            self.passthrough.known.refused(self.head.session)
 
     def _fail(self, why: str) -> None:
         log.warning("Withheld an answer of the upstream. %s.", why)

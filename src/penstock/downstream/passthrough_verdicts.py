@@ -72,7 +72,7 @@ def _exchange_of(response: PassthroughResponse, message: Message) -> Exchange:
             found.status = response.status
             return found
     return Exchange(
-        message.id_token or b"", message.method or "", session=own.session, version=response.version
+        message.id_token or b"", message.method or "", session=own.session, version=response.head.version
     )
 
 

@@ -34,7 +34,7 @@ class PendingTable:
     ) -> None:
         """`share` is what this session and others may keep together."""
         self._capacity = capacity
-        self._most_bytes = most_bytes
+        self._limit = limits.PENDING_BYTES if most_bytes is None else most_bytes
         self._share = share
         self.exchanges: dict[bytes, Exchange] = {}  # by their keys, oldest first
         self._weight = 0  # of all together
@@ -61,8 +61,10 @@ class PendingTable:
         if self._share is not None and not self._takes_share(exchange):
             return True
         self.exchanges[key] = exchange
-        rounded = id_key(exchange.id_token)
-        if rounded != key:
+        if len(key) >= _EXACT_DIGITS or not key.isdigit():  # else any peer gives it back as it is
+            rounded = id_key(exchange.id_token)
+            if rounded == key:
+                return True
             self._rounded.setdefault(rounded, {})[key] = None
         return True
 
@@ -98,10 +100,6 @@ class PendingTable:
         """Makes room for one more."""
         while self.exchanges and (len(self.exchanges) >= self._capacity or self._weight > self._limit):
             self._take_out(next(iter(self.exchanges)))
-
-    @property
-    def _limit(self) -> int:
-        return limits.PENDING_BYTES if self._most_bytes is None else self._most_bytes
 
     def _takes_share(self, exchange: Exchange) -> bool:
         """Whether there is room for one more where many sessions keep theirs; else it is not remembered."""
@@ -165,4 +163,5 @@ def _short_key(id_token: bytes) -> bytes:
     return key if len(key) <= _KEPT_ID_BYTES else b"%d" % hash(key)
 
 
+_EXACT_DIGITS = 16
 _KEPT_ID_BYTES = 256

@@ -95,6 +95,7 @@ class Catalogs:
         self.lists = lists
         self._on_new = on_new
         self._known: dict[CatalogKey, ToolCatalog] = {}
+        self.maybe_known = self._known.get  # the catalog, if it is already there; asked for every call
         lists.views.add(self)
 
     def through(self, choice: ToolFilter) -> Catalogs:
@@ -113,10 +114,6 @@ class Catalogs:
             return {}  # also what was learnt for who shows no credentials that we know for such
         seen = {key.era: self._outcome(key) for key in EVERYBODYS}
         return {era: catalog for era, catalog in seen.items() if isinstance(catalog, ToolCatalog)}
-
-    def maybe_known(self, key: CatalogKey) -> ToolCatalog | None:
-        """The catalog, if it is already there."""
-        return self._known.get(key)
 
     def put(self, key: CatalogKey, tools: UpstreamTools) -> ToolCatalog:
         """Keeps what the upstream listed, and gives back what is seen of it: of a second era, what was there

@@ -64,7 +64,7 @@ class Run:
             message=posted,
             exchange=self.own,
             status=status,
-            version="2025-11-25",
+            head=SimpleNamespace(version="2025-11-25"),
             upstream_headers=[(b"a", b"b")],
             stand_in_head=self._stand_in,
         )

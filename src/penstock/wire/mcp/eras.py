@@ -29,6 +29,10 @@ class Era(enum.Enum):
     LEGACY = "legacy"  # initialize, sessions, requests from the server
     MODERN = "modern"  # no handshake; every request carries its own _meta
 
+    __hash__ = (
+        object.__hash__
+    )  # that of enums is a function of Python's, and eras are in the keys of catalogs
+
 
 def era_of_header(version: bytes | None) -> Era:
     """The era of an HTTP request, by its MCP-Protocol-Version header: absent or legacy, else modern."""
