@@ -67,8 +67,8 @@ def read_answer(raw: bytes, ids: set[bytes] | None) -> Message | Batch | str:
             return next(wrong, message)
     except UpstreamProtocolError as refusal:
         return refusal.reason
-    if message.kind is Kind.RESPONSE and ids is not None:
-        token = message.id_token
+    if message.kind is Kind.RESPONSE and ids is not None and message.id_token not in ids:
+        token = message.id_token  # not as it was asked for, to the letter
         # An error that names no request is a complaint about the one that was made.
         is_complaint = token in (None, b"null") and "error" in message.envelope
         if not is_complaint and (token is None or id_key(token) not in ids):

@@ -311,7 +311,11 @@ class Passthrough:
 
             limit_hello(response, self.client.url.shown, self._connect_seconds)
         body = to_body(body, message is not None and message.method is not None)
-        self._send(request, response, head, body, target)
+        if target is None and not exchange.modified:
+            self.under_way.add(response)
+            response.ticket = self.client.request_as(head.start, request.method, body, response)
+        else:
+            self._send(request, response, head, body, target)
 
     def remember(self, message: Message, exchange: Exchange, head: PassthroughHead) -> None:
         """Keeps a request whose answer may come by another way than it went, as long as it is under way."""

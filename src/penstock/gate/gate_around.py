@@ -18,8 +18,6 @@ class GateAround(Gate):
         self.takes_batches = inner.takes_batches
         self.answers_losses = inner.answers_losses
         self.may_object = inner.may_object
-        self.lists_hidden_tools = inner.lists_hidden_tools  # type: ignore[method-assign]
-        self.shown_error = inner.shown_error  # type: ignore[method-assign]
 
     @property
     def is_ruled(self) -> bool:

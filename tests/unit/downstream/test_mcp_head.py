@@ -80,6 +80,14 @@ def test_whoever_shows_credentials_is_known_by_them_and_they_are_not_kept() -> N
     assert head.principal != read_head(request((b"Authorization", b"Bearer other"))).principal
 
 
+def test_whoever_was_let_in_by_name_is_known_by_it_and_not_by_what_it_shows() -> None:
+    head = read_head(request((b"Authorization", b"Bearer secret")))
+    head.caller = b"ci"
+    other = read_head(request((b"Authorization", b"Bearer fresh")))
+    other.caller = b"ci"
+    assert head.principal == other.principal
+
+
 @pytest.mark.parametrize(
     ("accept", "is_taken"),
     [

@@ -51,7 +51,9 @@ class Run:
     ) -> None:
         self.gate = Deciding(keeps, verdicts or {})
         self.session = TrackedSession(id="s")
-        self.own = Exchange(b"1", "tools/call", session=self.session)
+        # Where nobody asks whose a message is, there is a session without tables.
+        own = self.session if is_known else Session()
+        self.own = Exchange(b"1", "tools/call", session=own)
         self.up: list[tuple[bytes, Any]] = []
         self.stands_in = 0
         passthrough = SimpleNamespace(

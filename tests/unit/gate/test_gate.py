@@ -390,3 +390,19 @@ def test_what_is_withheld_is_said_by_penstock_and_answered_as_blocked(
 def test_nobody_listens_to_what_is_said_beside_a_plain_gate() -> None:
     with OPEN.in_batch("client", b"[]", Session()):
         OPEN.said("client", "refuse", b"nonsense")
+
+
+def test_an_error_that_is_none_is_blocked_by_the_protocol_and_people_hear_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    verdict = OPEN.upstream_says(upstream(b'{"jsonrpc":"2.0","id":1,"error":5}'), Exchange(b"1", "x"))
+    assert isinstance(verdict, Forward)
+    assert verdict.why is not None
+    assert (verdict.why.rule, verdict.why.action) == ("protocol", "block")
+    assert verdict.why.reason == "its error is no object with a code and a message"
+    assert "Its error is no object with a code and a message." in caplog.text
+
+
+def test_what_comes_by_while_a_list_is_on_its_way_is_no_list() -> None:
+    told = upstream(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"tools":[5]}}')
+    assert Gate(ToolFilter()).upstream_says(told, Exchange(b"1", "tools/list")) is FORWARD

@@ -13,7 +13,7 @@ from penstock.gate.gate import Gate
 from penstock.gate.observed import ObservedGate
 from penstock.gate.record import Record
 from penstock.policy.exchange import Exchange, Session
-from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Wait, Why
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
 
@@ -159,6 +159,21 @@ def test_what_waits_is_told_once_when_it_is_decided_and_in_the_array_that_it_cam
     assert book.records[1].batch is book.records[0]
 
 
+def test_what_was_held_is_told_of_the_array_that_it_came_in_though_it_is_asked_about_later() -> None:
+    message, exchange = asked(PING)
+    gate, book = gate_and_book(HOLD)
+    with gate.in_batch("client", b"[...]", exchange.session):
+        gate.client_says(message, exchange)
+    assert [one.raw for one in book.records] == [b"[...]"]
+    gate._inner.verdict = FORWARD  # type: ignore[attr-defined]
+    gate.client_says(message, exchange)
+    assert book.records[1].batch is book.records[0]
+    assert exchange.record is book.records[1]
+    other, alone = asked(PING)
+    gate.client_says(other, alone)
+    assert book.records[2].batch is None
+
+
 @pytest.mark.parametrize("sender", ["client", "upstream"])
 def test_an_array_is_told_first_and_its_messages_refer_to_it(sender: str) -> None:
     gate, book = gate_and_book()
@@ -266,7 +281,7 @@ def test_an_observer_that_fails_is_told_on_stderr(caplog: pytest.LogCaptureFixtu
     book = Book()
     gate = ObservedGate(Gate(CHOICE), [Failing(), book], OWN)  # type: ignore[list-item]
     gate.client_says(*asked(PING))
-    assert "An observer failed." in caplog.text
+    assert [record.getMessage() for record in caplog.records] == ["An observer failed."]
     assert "no space left" in caplog.text
     assert {record.name for record in caplog.records} == {"penstock"}
     assert len(book.records) == 1

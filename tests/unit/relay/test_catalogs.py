@@ -14,9 +14,10 @@ from penstock.policy.tools.budget import Budget
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.tools.tool_filter import NOT_THERE_AT_FIRST, ToolFilter
 from penstock.policy.tools.upstream_tools import UpstreamTools, read_tools
-from penstock.relay.catalogs import Catalogs
+from penstock.relay.catalogs import LIST_CHANGED, Catalogs, maybe_own, principal_of, rights_of, say_frozen
 from penstock.relay.kept_lists import EVERYBODYS, CatalogKey, KeptLists
 from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.message import Message, read_client_message
 
 LEGACY, MODERN = EVERYBODYS
 Outcome = ToolCatalog | UpstreamError
@@ -215,3 +216,87 @@ def test_a_view_that_nobody_uses_any_more_is_not_kept() -> None:
     ours = Catalogs(ToolFilter(), KeptLists(_never))
     ours.through(_deny("a"))
     assert list(ours.lists.views) == [ours]
+
+
+HARMLESS = """accept accept-encoding baggage b3 cache-control content-encoding content-language content-length
+content-type date dnt expect host last-event-id mcp-method mcp-name mcp-protocol-version mcp-session-id origin
+pragma priority referer te traceparent tracestate upgrade-insecure-requests user-agent via x-correlation-id
+x-request-id mcp-param-path sec-fetch-mode x-b3-traceid if-none-match"""
+
+
+@pytest.mark.parametrize("name", HARMLESS.split())
+def test_a_header_that_says_nothing_of_its_sender_makes_no_other_principal(name: str) -> None:
+    assert rights_of([(name.encode(), b"x")]) == b""
+    assert rights_of([(name.title().encode(), b"x")]) == b""
+
+
+def test_whatever_else_a_request_has_may_tell_who_sends_it() -> None:
+    def rights(*headers: tuple[bytes, bytes]) -> bytes:
+        return rights_of(list(headers))
+
+    assert rights() == b""
+    key, cookie = (b"X-Api-Key", b"1"), (b"Cookie", b"a=b")
+    assert len(rights(key)) == 32
+    assert rights(key) == rights((b"x-api-key", b"1"), (b"Accept", b"y"))
+    assert rights(key, cookie) == rights(cookie, key)
+    several = [
+        rights(key),
+        rights(cookie),
+        rights(key, cookie),
+        rights((b"X-Api-Key", b"2")),
+        rights((b"X-Api-Ke", b"y1")),
+        rights((b"X-Api-Key", b"12:cookie3:a=b")),
+    ]
+    assert len(set(several)) == len(several)
+
+
+def test_credentials_stand_for_their_principal_and_none_for_nobody() -> None:
+    assert principal_of(None) == principal_of(b"") == b""
+    assert len(principal_of(b"Bearer x")) == 32
+    assert principal_of(b"Bearer x") != principal_of(b"Bearer y")
+
+
+def test_people_hear_once_that_new_tools_stay_hidden(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("penstock.relay.catalogs._told", set())
+    for _ in range(3):
+        say_frozen()
+    (record,) = caplog.records
+    assert record.name == "penstock"
+    assert record.getMessage().startswith(
+        "The upstream's tool list has changed. Clients keep the list they had,"
+    )
+    assert LIST_CHANGED == "notifications/tools/list_changed"
+
+
+def _message(raw: str) -> Message:
+    message = read_client_message(raw.encode())
+    assert isinstance(message, Message)
+    return message
+
+
+MODERN_META = '{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}'
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_begun", "era"),
+    [
+        ('{"jsonrpc":"2.0","id":1,"method":"initialize"}', False, Era.LEGACY),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/list"}', False, Era.LEGACY),
+        ('{"jsonrpc":"2.0","id":1,"method":"ping","params":' + MODERN_META + "}", False, Era.MODERN),
+        ('{"jsonrpc":"2.0","id":1,"method":"ping","params":' + MODERN_META + "}", True, Era.LEGACY),
+        ('{"jsonrpc":"2.0","id":1,"method":"initialize","params":' + MODERN_META + "}", False, Era.LEGACY),
+        ('{"jsonrpc":"2.0","method":"notifications/x"}', False, None),
+        ('{"jsonrpc":"2.0","method":"notifications/x"}', True, Era.LEGACY),
+    ],
+)
+def test_which_catalog_is_a_sessions_own_is_told_by_its_first_message(
+    raw: str, is_begun: bool, era: Era | None
+) -> None:
+    catalogs = Catalogs(ToolFilter(), KeptLists(_never))
+    catalogs.put(LEGACY, _tools("a"))
+    catalogs.put(MODERN, _tools("a", "b"))
+    known = catalogs.by_era()
+    assert maybe_own(known, _message(raw), is_begun) is (None if era is None else known[era])
+    assert maybe_own({}, _message(raw), is_begun) is None
