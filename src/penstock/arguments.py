@@ -126,6 +126,11 @@ def proxy_parser() -> Parser:
         metavar="URL",
         help="send traces to an OpenTelemetry collector; without URL where OTEL_* variables say",
     )
+    add(
+        "--dashboard",
+        metavar="auto|[HOST:]PORT",
+        help="the live view: auto for penstock watch, PORT also for the browser there; loopback only",
+    )
     add = parser.add_argument_group("what passes").add_argument
     add(
         "--validate",

@@ -46,6 +46,7 @@ from penstock.wire.http.url import parse_listen, parse_url
 
 if TYPE_CHECKING:
     from penstock.observe.settings import ObserveSettings
+    from penstock.watch.settings import DashboardSettings
 
 DEFAULT_LISTEN = ("127.0.0.1", 8808)
 
@@ -72,7 +73,22 @@ def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> Prox
         observe=_observe(options, file),
         access=file.access,
         anomalies=file.anomalies,
+        dashboard=_dashboard(options, file),
     )
+
+
+def _dashboard(options: argparse.Namespace, file: FileConfig) -> DashboardSettings | None:
+    """The live view, where it is asked for; nothing of it is loaded where it is not."""
+    words = getattr(options, "dashboard", None) or file.dashboard
+    if words is not None:
+        from penstock.watch.settings import dashboard_settings
+
+        return dashboard_settings(words)
+    if hasattr(options, "dashboard") and file.interceptor is not None:
+        from penstock.config.approvals import refuse_unasked_approval
+
+        refuse_unasked_approval(file.interceptor)
+    return None
 
 
 def _observe(options: argparse.Namespace, file: FileConfig) -> ObserveSettings | None:

@@ -15,7 +15,7 @@ Opener = Callable[[ProxyConfig], "Observer | None"]
 
 def _open_watching(config: ProxyConfig) -> Observer | None:
     """Recording, audit, metrics, traces, and each message as a line of the log."""
-    if config.observe is None and config.log_level != "debug":
+    if config.observe is None and config.log_level != "debug" and config.dashboard is None:
         return None
     from penstock.observe.settings import ObserveSettings
     from penstock.observe.watching import Surroundings, Watching
@@ -32,7 +32,12 @@ def _open_watching(config: ProxyConfig) -> Observer | None:
         around.classes = rules.classes
     if isinstance(config.upstream, UrlUpstream):
         around.address, around.port = config.upstream.url.host, config.upstream.url.port
-    return Watching(config.observe or ObserveSettings(), around)
+    watching = Watching(config.observe or ObserveSettings(), around)
+    if config.dashboard is not None:
+        from penstock.open_dashboard import open_dashboard
+
+        watching.guests.append(open_dashboard(config, config.dashboard, watching.note))
+    return watching
 
 
 def _held_values(config: ProxyConfig) -> list[str]:

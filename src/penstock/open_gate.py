@@ -42,13 +42,16 @@ def open_gate(
     if live_rules is not None:
         from penstock.gate.ruled import RuledGate
 
+        ruled: RuledGate
         if fleet is not None and fleet.records is not None:
             from penstock.gate.shared_ruled import SharedRuledGate
 
-            gate = SharedRuledGate(config.relayed, schema, live_rules.rules)
-            gate.records = fleet.records
+            ruled = shared = SharedRuledGate(config.relayed, schema, live_rules.rules)
+            shared.records = fleet.records
         else:
-            gate = RuledGate(config.relayed, schema, live_rules.rules)
+            ruled = RuledGate(config.relayed, schema, live_rules.rules)
+        ruled.holder = next((one.holder for one in observers if one.holder is not None), None)
+        gate = ruled
     gate.takes_batches = config.batch == "inspect"
     gate.answers_losses = config.on_crash == "answer"
     if live_rules is None and not observers:

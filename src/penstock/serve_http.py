@@ -49,6 +49,7 @@ class _Listening:
         assert config.listen is not None
         self._fleet = fleet
         self._config = config
+        self._observers = observers
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._signals = 0
@@ -175,6 +176,8 @@ class _Listening:
             self._drain_until(self._loop.time() + self._fleet.drain_seconds)
             return
         log.info("%s: ending.", number.name)
+        for observer in self._observers:
+            observer.ending()
         self._end(None)
 
     def _drain_until(self, end: float) -> None:

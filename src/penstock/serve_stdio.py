@@ -47,6 +47,7 @@ class _StdioSession:
     ) -> None:
         self._config = config
         self._warden = warden
+        self._observers = observers
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[PenstockError | None] = self._loop.create_future()
         self._late_error: PenstockError | None = None  # what went wrong after the client had left
@@ -162,6 +163,8 @@ class _StdioSession:
             self._live_rules.reload()
             return
         log.info("%s: ending.", number.name)
+        for observer in self._observers:
+            observer.ending()
         self._client.stop_reading()
         self._leave_by = self._loop.time() + limits.CHILD_GRACE_SECONDS
         self._drain()

@@ -70,6 +70,10 @@ def check_meaning(reading: ConfigReading) -> None:
     from penstock.config.rule_check import check_rules
 
     check_rules(reading.config.interceptor, reading.findings)
+    if reading.config.dashboard is None:
+        from penstock.config.approvals import check_approvals
+
+        check_approvals(reading.config.interceptor, reading.findings)
 
 
 SHARED_SESSIONS = (

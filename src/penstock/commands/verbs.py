@@ -61,6 +61,7 @@ VERBS: dict[str, Verb] = {
     "unwrap": Verb("at home", "take it out again, or undo a change byte for byte", "unwrap"),
     "completion": Verb("at home", "the completions of a shell", "completion"),
     "fleet": Verb("among others", "the instances that share one Redis, and whether they are alike", "fleet"),
+    "watch": Verb(_SEEING, "what your proxies do, live: terminal or browser", "watch"),
     "show": Verb(_SEEING, "what a recording holds, one message a row", "show", takes_filter=True),
     "stats": Verb(_SEEING, "what recordings come to, and what is new in them", "stats", takes_filter=True),
     "why": Verb(_SEEING, "everything about one recorded message", "why"),

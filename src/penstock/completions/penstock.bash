@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/penstock
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_penstock_subparsers=(tools check status rules token clients wrap doctor lock unwrap completion fleet show stats why audit replay verify backtest export baseline suggest anomalies mask)
+_shtab_penstock_subparsers=(tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest anomalies mask)
 
 _shtab_penstock_tools_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --format --tokenizer)
 _shtab_penstock_check_option_strings=(-h --help --format)
@@ -19,6 +19,7 @@ _shtab_penstock_lock_option_strings=(-h --help --check --update --yes --ignore-m
 _shtab_penstock_unwrap_option_strings=(-h --help --all --undo --client --scope --dir --file --preview --format --expect --yes)
 _shtab_penstock_completion_option_strings=(-h --help)
 _shtab_penstock_fleet_option_strings=(-h --help --config --format --check)
+_shtab_penstock_watch_option_strings=(-h --help --web --lines --format --filter --no-browser --cert --key --users)
 _shtab_penstock_show_option_strings=(-h --help --follow --format)
 _shtab_penstock_stats_option_strings=(-h --help --by --compare --config --format)
 _shtab_penstock_why_option_strings=(-h --help --config --format)
@@ -31,7 +32,7 @@ _shtab_penstock_baseline_option_strings=(-h --help --out --group-by --alerts)
 _shtab_penstock_suggest_option_strings=(-h --help --hold-out --min-support --max-refused --out)
 _shtab_penstock_anomalies_option_strings=(-h --help --baseline --budget --watch --format)
 _shtab_penstock_mask_option_strings=(-h --help --config)
-_shtab_penstock_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --listen --stdio --allow-host --allow-origin --session-idle --record --audit --metrics --otel --validate --refresh-tools --era --input-timeout --max-message --call-timeout)
+_shtab_penstock_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --listen --stdio --allow-host --allow-origin --session-idle --record --audit --metrics --otel --dashboard --validate --refresh-tools --era --input-timeout --max-message --call-timeout)
 
 
 
@@ -69,6 +70,7 @@ _shtab_penstock_unwrap___scope_choices=(user project local all)
 _shtab_penstock_unwrap___format_choices=(table json)
 _shtab_penstock_completion_pos_0_choices=(bash zsh fish)
 _shtab_penstock_fleet___format_choices=(table json)
+_shtab_penstock_watch___format_choices=(table json)
 _shtab_penstock_show___format_choices=(table json raw)
 _shtab_penstock_stats___by_choices=(tool method rule client session hour day)
 _shtab_penstock_stats___format_choices=(table json)
@@ -89,7 +91,7 @@ _shtab_penstock_backtest___format_choices=(table json)
 _shtab_penstock_export___to_choices=(har otlp)
 _shtab_penstock_baseline___group_by_choices=(client_name)
 _shtab_penstock_anomalies___format_choices=(table json)
-_shtab_penstock_pos_0_choices=(tools check status rules token clients wrap doctor lock unwrap completion fleet show stats why audit replay verify backtest export baseline suggest anomalies mask)
+_shtab_penstock_pos_0_choices=(tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest anomalies mask)
 _shtab_penstock___on_upstream_loss_choices=(exit reconnect)
 _shtab_penstock___order_choices=(upstream lock name)
 _shtab_penstock___log_level_choices=(debug info warning error)
@@ -151,6 +153,11 @@ _shtab_penstock_completion___help_nargs=0
 _shtab_penstock_fleet__h_nargs=0
 _shtab_penstock_fleet___help_nargs=0
 _shtab_penstock_fleet___check_nargs=0
+_shtab_penstock_watch__h_nargs=0
+_shtab_penstock_watch___help_nargs=0
+_shtab_penstock_watch___web_nargs='?'
+_shtab_penstock_watch___lines_nargs=0
+_shtab_penstock_watch___no_browser_nargs=0
 _shtab_penstock_show_pos_0_nargs=+
 _shtab_penstock_show__h_nargs=0
 _shtab_penstock_show___help_nargs=0

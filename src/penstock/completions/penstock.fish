@@ -50,8 +50,8 @@ function _shtab_penstock_using
   test "$_shtab_penstock_cmdpath" = "$argv"
 end
 
-set -g _shtab_penstock_commands tools check status rules token clients wrap doctor lock unwrap completion fleet show stats why audit replay verify backtest export baseline suggest anomalies mask
-set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --client --compare --config --connect-timeout --cwd --deny --dir --env --env-as --era --expect --file --format --from --group-by --header --header-from --hold-out --ignore --ignore-member --input-timeout --keep --key-file --listen --lock --log-format --log-level --match --max-message --max-refused --max-tokens --metrics --min-support --on-upstream-loss --only --order --otel --out --pace --profile --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --validate --warn-tokens --watch --webhook
+set -g _shtab_penstock_commands tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest anomalies mask
+set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --cert --client --compare --config --connect-timeout --cwd --dashboard --deny --dir --env --env-as --era --expect --file --filter --format --from --group-by --header --header-from --hold-out --ignore --ignore-member --input-timeout --keep --key --key-file --listen --lock --log-format --log-level --match --max-message --max-refused --max-tokens --metrics --min-support --on-upstream-loss --only --order --otel --out --pace --profile --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --users --validate --warn-tokens --watch --web --webhook
 
 complete -c penstock -e
 complete -c penstock -f
@@ -91,6 +91,7 @@ complete -c penstock -n _shtab_penstock_using -l record -x -d 'keep every messag
 complete -c penstock -n _shtab_penstock_using -l audit -x -d 'keep who asked for what, chained and masked; see penstock audit'
 complete -c penstock -n _shtab_penstock_using -l metrics -x -d 'serve figures for Prometheus at /metrics'
 complete -c penstock -n _shtab_penstock_using -l otel -x -d 'send traces to an OpenTelemetry collector; without URL where OTEL_* variables say'
+complete -c penstock -n _shtab_penstock_using -l dashboard -x -d 'the live view: auto for penstock watch, PORT also for the browser there; loopback only'
 complete -c penstock -n _shtab_penstock_using -l validate -xka "schema strict" -d 'check what the upstream sends against the MCP schema: tell, or also withhold (needs mcp-types)'
 complete -c penstock -n _shtab_penstock_using -l refresh-tools -d 'fetch and filter the tool list again when the upstream says that it changed'
 complete -c penstock -n _shtab_penstock_using -l era -xka "auto bridge legacy modern same" -d 'translate for a client of one era over an upstream that speaks only the other; auto lets clients that know both fall back by themselves, legacy and modern say what the upstream speaks, same never translates'
@@ -253,6 +254,16 @@ complete -c penstock -n '_shtab_penstock_using fleet' -s h -l help -d 'show this
 complete -c penstock -n '_shtab_penstock_using fleet' -l config -x -d 'a configuration with a shared section'
 complete -c penstock -n '_shtab_penstock_using fleet' -l format -xka "table json" -d 'how to print them'
 complete -c penstock -n '_shtab_penstock_using fleet' -l check -d 'exit with 3 if their rules or versions differ, or one was not heard of for 6 s'
+complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a watch -d 'Watch what your running proxies do (those with --dashboard), or what a recording holds: in this terminal, or in a browser. Messages can be held, changed and let go there, and calls approved. NAME is that of an upstream.'
+complete -c penstock -n '_shtab_penstock_using watch' -s h -l help -d 'show this help message and exit'
+complete -c penstock -n '_shtab_penstock_using watch' -l web -x -d 'in a browser; default port 8818'
+complete -c penstock -n '_shtab_penstock_using watch' -l lines -d 'plain lines, as they come; also when stdout is no terminal'
+complete -c penstock -n '_shtab_penstock_using watch' -l format -xka "table json" -d 'with --lines: for people or programs'
+complete -c penstock -n '_shtab_penstock_using watch' -l filter -x -d 'only these, such as '"'"'tool:git_* ms>500'"'"''
+complete -c penstock -n '_shtab_penstock_using watch' -l no-browser -d 'with --web: open none, and say where it would be'
+complete -c penstock -n '_shtab_penstock_using watch' -l cert -x -d 'with --web off loopback: the certificate, PEM'
+complete -c penstock -n '_shtab_penstock_using watch' -l key -x -d 'with --web off loopback: its key, PEM'
+complete -c penstock -n '_shtab_penstock_using watch' -l users -x -d 'with --web off loopback: who may look; a line is NAME ROLE SHA256'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a show -d 'Show what a recording holds, one message a row. WORDS is a filter, such as tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.'
 complete -c penstock -n '_shtab_penstock_using show' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using show' -l follow -d 'go on with what is recorded from now on'

@@ -32,6 +32,7 @@ _shtab_penstock_commands() {
     tools:'Show which of the upstream'"'"'s tools are allowed and which are denied, by which pattern, and about how many tokens each costs a model.'
     unwrap:'Take Penstock out of the entries of an AI client. With --undo: bring a file back byte for byte, or, when somebody has edited it since, take out only what we put in.'
     verify:'Ask an upstream again what clients asked it in a recording, and compare its answers. What was denied, blocked or refused is never sent. With --deny, --allow, --read-only or --config the gate stands between. Exit 3 when an answer differs.'
+    watch:'Watch what your running proxies do (those with --dashboard), or what a recording holds: in this terminal, or in a browser. Messages can be held, changed and let go there, and calls approved. NAME is that of an upstream.'
     why:'Say everything about message N of a recording: what it was, what was decided and by which rule, what was sent instead, what it was answered, how long that took, and what came before it in its session. With --config: each rule of that file with each of its conditions.'
     wrap:'Put Penstock before servers that an AI client already starts. Only the entry'"'"'s command and arguments change, every other byte of the file stays; penstock unwrap --undo brings it back.'
   )
@@ -74,6 +75,7 @@ _shtab_penstock_options=(
   "--audit[keep who asked for what, chained and masked\; see penstock audit]:PATH:"
   "--metrics[serve figures for Prometheus at \/metrics]:[HOST:]PORT:"
   "--otel[send traces to an OpenTelemetry collector\; without URL where OTEL_\* variables say]:URL:"
+  "--dashboard[the live view\: auto for penstock watch, PORT also for the browser there\; loopback only]:auto|[HOST:]PORT:"
   "--validate[check what the upstream sends against the MCP schema\: tell, or also withhold (needs mcp-types)]:validate:(schema strict)"
   "--refresh-tools[fetch and filter the tool list again when the upstream says that it changed]"
   "--era[translate for a client of one era over an upstream that speaks only the other\; auto lets clients that know both fall back by themselves, legacy and modern say what the upstream speaks, same never translates]:era:(auto bridge legacy modern same)"
@@ -435,6 +437,22 @@ _shtab_penstock_verify_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_penstock_verify_defaults_added=0
 
+_shtab_penstock_watch_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--web[in a browser\; default port 8818]:[HOST:]PORT:"
+  "--lines[plain lines, as they come\; also when stdout is no terminal]"
+  "--format[with --lines\: for people or programs]:format:(table json)"
+  "--filter[only these, such as \'tool\:git_\* ms\>500\']:WORDS:"
+  "--no-browser[with --web\: open none, and say where it would be]"
+  "--cert[with --web off loopback\: the certificate, PEM]:FILE:"
+  "--key[with --web off loopback\: its key, PEM]:FILE:"
+  "--users[with --web off loopback\: who may look\; a line is NAME ROLE SHA256]:FILE:"
+  ":only the proxies of this name, or a recording:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_penstock_watch_defaults_added=0
+
 _shtab_penstock_why_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--config[the configuration whose rules are to be explained]:RULES:"
@@ -516,6 +534,7 @@ _shtab_penstock() {
         tools) _arguments -C -s $_shtab_penstock_tools_options ;;
         unwrap) _arguments -C -s $_shtab_penstock_unwrap_options ;;
         verify) _arguments -C -s $_shtab_penstock_verify_options ;;
+        watch) _arguments -C -s $_shtab_penstock_watch_options ;;
         why) _arguments -C -s $_shtab_penstock_why_options ;;
         wrap) _arguments -C -s $_shtab_penstock_wrap_options ;;
       esac

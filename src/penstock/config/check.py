@@ -239,6 +239,10 @@ _READERS: dict[Kind, Reader] = {
     Kind.FILE_SIZE: Reader(
         _written(Kind.FILE_SIZE, file_size), {"anyOf": [_SIZE, {"type": "integer", "minimum": 4096}]}
     ),
+    Kind.WORD: Reader(
+        _written(Kind.WORD, lambda text, place: text),
+        {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0, "maximum": 65535}]},
+    ),
     Kind.ADDRESS: Reader(
         _written(Kind.ADDRESS, lambda text, place: parse_listen(text)),
         {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0, "maximum": 65535}]},

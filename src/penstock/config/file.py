@@ -158,6 +158,7 @@ class ConfigReading:
             shared=self._shared(),
             peer=self._peer(),
             access=self._access(),
+            dashboard=self._dashboard(),
         )
 
     def _shared(self) -> SharedSettings | None:
@@ -192,6 +193,19 @@ class ConfigReading:
         from penstock.config.access_file import AccessReading
 
         return AccessReading(self.root, self.findings, os.path.dirname(self.path)).read()
+
+    def _dashboard(self) -> str | None:
+        section = cast(Section, self.root.get("dashboard") or {})
+        words = section.get("listen")
+        if words is None:
+            return None
+        from penstock.watch.settings import dashboard_settings
+
+        try:
+            dashboard_settings(str(words))
+        except ConfigError as error:
+            self.findings.add_error(("dashboard", "listen"), error)
+        return str(words)
 
     def _observe(self) -> tuple[tuple[str, Section], ...]:
         sections = {name: self.root[name] for name in OBSERVED if name in self.root}

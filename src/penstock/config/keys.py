@@ -103,6 +103,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("mask", Kind.SECTION, "What is masked wherever something is kept.", section="mask"),
         Key("shared", Kind.SECTION, "What several instances share, through Redis.", section="shared"),
         Key("peer", Kind.SECTION, "Where other instances reach this one.", section="peer"),
+        Key("dashboard", Kind.SECTION, "The live view.", section="dashboard"),
         Key("tests", Kind.SECTIONS, "Fixtures for `penstock rules test`.", section="test"),
     ),
     "shared": (
@@ -181,6 +182,13 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         ),
         Key("content", Kind.FLAG, "Put the arguments of calls, masked, into spans."),
         Key("session_ids", Kind.FLAG, "Put the id of the session into spans."),
+    ),
+    "dashboard": (
+        Key(
+            "listen",
+            Kind.WORD,
+            "`auto`: for `penstock watch`; PORT or HOST:PORT: also for the browser there, on loopback only.",
+        ),
     ),
     "mask": (
         Key("keys", Kind.TEXTS, "Further names of members whose values are secret."),

@@ -16,6 +16,7 @@ class Kind(enum.Enum):
     FLAG = "true or false"
     DURATION = "a duration like 30s, 500ms or 2m, or milliseconds"
     ADDRESS = "PORT or HOST:PORT"
+    WORD = "a word or a number"
     COUNT = "a whole number above zero"
     SIZE = "a size like 50MB or 10MiB, or bytes"
     CHOICE = "one of a few words"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.observe.settings import ObserveSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
     from penstock.policy.several.terms import MemberTerms, SeveralTerms
+    from penstock.watch.settings import DashboardSettings
 
 INHERITED = tuple("HOME LOGNAME PATH SHELL TERM USER LANG LC_ALL LC_CTYPE TMPDIR TZ SYSTEMROOT".split())
 """The variables that one of several upstreams gets of ours, as SDKs pass them to the servers they start."""
@@ -122,6 +123,7 @@ class ProxyConfig(Struct, frozen=True):
     peer: PeerSettings | None = None  # where they reach us
     access: AccessTerms | None = None  # who may come in and which profiles there are, where the file says so
     profile: str = ""  # which profile this is the view of
+    dashboard: DashboardSettings | None = None  # the live view, where it was asked for
 
     @property
     def reconnects(self) -> bool:
@@ -173,6 +175,7 @@ class FileConfig(Struct, frozen=True):
     shared: SharedSettings | None = None
     peer: PeerSettings | None = None
     access: AccessTerms | None = None
+    dashboard: str | None = None  # auto, or [HOST:]PORT
 
 
 NO_FILE = FileConfig()

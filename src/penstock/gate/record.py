@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
@@ -11,6 +11,9 @@ from penstock.gate.gate import Gate
 from penstock.policy.exchange import Headers, Session
 from penstock.policy.verdict import Why, Word
 from penstock.wire.mcp.eras import Era
+
+if TYPE_CHECKING:  # loaded only where people are asked
+    from penstock.gate.held import Holder
 
 Sender = Literal["client", "upstream", "penstock"]
 MessageKind = Literal["request", "notification", "response", "other"]
@@ -68,6 +71,15 @@ class Observer(Protocol):
     def around(self, gate: Gate) -> Gate:
         """The gate itself, or one around it, for who must be asked before a message passes."""
         return gate
+
+    def ending(self) -> None:
+        """The process is about to end: who waits for a person waits no more."""
+        return
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who asks people, where a rule wants them asked."""
+        return None
 
     def close(self) -> None:
         """No more messages will come: what is not written yet is written now."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -23,7 +24,19 @@ from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.policy.verdict import FORWARD, HOLD, Answer, Decided, Drop, Forward, Verdict, Why, is_open
+from penstock.policy.verdict import (
+    FORWARD,
+    HOLD,
+    Answer,
+    Approval,
+    Decided,
+    Drop,
+    Forward,
+    Verdict,
+    Wait,
+    Why,
+    is_open,
+)
 from penstock.wire.mcp.message import (
     Batch,
     Kind,
@@ -32,6 +45,9 @@ from penstock.wire.mcp.message import (
     read_upstream_message,
 )
 from penstock.wire.mcp.replies import printable
+
+if TYPE_CHECKING:  # loaded only where people are asked
+    from penstock.gate.held import Holder
 
 log = logging.getLogger("penstock")
 
@@ -63,6 +79,7 @@ class RuledGate(Gate):
         self._wall = wall
         self.may_object = True
         self._rules = rules
+        self.holder: Holder | None = None  # who asks people, where a rule wants them asked
 
     @property
     def keeps_requests(self) -> bool:  # type: ignore[override]  # it depends on what is in force
@@ -193,7 +210,10 @@ class RuledGate(Gate):
         def then(said: Decided) -> Verdict:
             if said.word == "block" and said.why is not None:
                 self._say_once(said.why.rule, exchange)
-            return after(said)
+            if not isinstance(said, Forward) or said.approval is None:
+                return after(said)
+            plain = FORWARD if said.message is None and said.why is None else _agreed(said)
+            return self._approved(after(plain), message, exchange, direction == "client", said.approval)
 
         if isinstance(said, Forward | Answer | Drop):
             return then(said)
@@ -204,6 +224,36 @@ class RuledGate(Gate):
     def _decide(self, rules: Interceptor, message: Message, context: Context) -> Decided | Awaitable[Decided]:
         decide = rules.on_client if context.direction == "client" else rules.on_upstream
         return decide(message, context)
+
+    def _approved(
+        self, verdict: Verdict, message: Message, exchange: Exchange, is_from_client: bool, asked: Approval
+    ) -> Verdict:
+        """Lets a person decide about what would go on: last of all, so that whoever blocks has blocked."""
+        from penstock.gate.held import NOT_RELEASED, Edited, HumanWait, blocked, with_edit
+
+        is_list = isinstance(verdict, Answer) and verdict.is_list
+        if not isinstance(verdict, Forward) and not is_list:
+            return verdict
+        if isinstance(verdict, Forward) and verdict.word == "block":
+            return verdict
+        if self.holder is None:
+            log.error("Rule %s wants a person to be asked, and nobody can be.", asked.rule)
+            return blocked(message, asked.rule, "approve", NOT_RELEASED)
+        passed = (verdict.message if isinstance(verdict, Forward) else None) or message
+
+        def go_on(released: Message) -> Verdict:
+            if released is passed:
+                return verdict
+            why = Why(asked.rule, "edit", "a person has changed it")
+            exchange.modified += (asked.rule,)
+            again = (self.client_says if is_from_client else self.upstream_says)(released, exchange)
+            if isinstance(again, Wait):
+                return Edited(again, released, why)
+            return with_edit(again, released, why)
+
+        wait = HumanWait(passed, is_from_client, exchange, asked.rule, go_on, lambda held, verdict: None)
+        self.holder.hold(wait, "approve", asked)
+        return wait
 
     def _say_once(self, rule: str, exchange: Exchange) -> None:
         """Tells people of a block, once for each rule, method and tool of a session."""
@@ -218,6 +268,11 @@ class RuledGate(Gate):
 
 
 _MOST_TOLD = 1_000
+
+
+def _agreed(said: Forward) -> Forward:
+    """The same verdict, once a person has been asked."""
+    return structs.replace(said, approval=None)
 
 
 def _watches(exchange: Exchange, direction: Direction) -> bool:

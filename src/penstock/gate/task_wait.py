@@ -39,11 +39,17 @@ class TaskWait(Wait):
 
     def cancel(self) -> None:
         """Whoever sent it wants no answer any more."""
-        self._give_up(Drop(Why("rules", "cancelled", CANCELLED)))
+        if self._next is not None:
+            self._next.cancel()
+        else:
+            self._give_up(Drop(Why("rules", "cancelled", CANCELLED)))
 
     def fail(self, why: str) -> None:
         """It will not pass."""
-        self._give_up(closed(self.message, why))
+        if self._next is not None:
+            self._next.fail(why)
+        else:
+            self._give_up(closed(self.message, why))
 
     def _give_up(self, verdict: Decided) -> None:
         if self._task is not None and not self._task.done():

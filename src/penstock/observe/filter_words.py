@@ -29,7 +29,7 @@ _CHOICES = {
     "from": ("client", "upstream", "penstock"),
     "kind": tuple(
         "request notification response batch line http lost message start reload repair rotate dropped "
-        "checkpoint stop done".split()  # of recordings, then of audits
+        "checkpoint stop done held decided reveal".split()  # of recordings, then of audits
     ),
     "verdict": ("pass", "change", "answer", "deny", "block", "drop", "refuse", "skip"),
     "status": ("ok", "error", "held", "pending", "withdrawn", "late"),

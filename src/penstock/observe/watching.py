@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -21,6 +22,9 @@ from penstock.observe.tap import Tap, Watcher
 from penstock.observe.writing import Queue, WriterThread
 from penstock.policy.rules.method_classes import MethodClasses
 from penstock.policy.tools.tool_filter import ToolFilter
+
+if TYPE_CHECKING:
+    from penstock.gate.held import Holder
 
 log = logging.getLogger("penstock")
 
@@ -38,6 +42,25 @@ class Surroundings(Struct):
     port: int = 0
 
 
+class Guest(Protocol):
+    """Somebody else who watches, by the same numbers: the live view."""
+
+    async def start(self) -> None: ...
+
+    @property
+    def holds(self) -> Holder: ...
+
+    def saw(self, record: Record) -> None: ...
+
+    def around(self, gate: Gate) -> Gate: ...
+
+    def rules_changed(self, rules: str) -> None: ...
+
+    def ending(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Watching(Observer):
     """The tap with what is behind it. Raises ConfigError where a file cannot be written."""
 
@@ -53,6 +76,7 @@ class Watching(Observer):
         self._open_files()
         self.tap = Tap(self.recorder.last_index if self.recorder is not None else 0)
         self._thread: WriterThread | None = None
+        self.guests: list[Guest] = []
         self._read_custom: Callable[[], Iterable[tuple[str, float]]] = list
 
     def _open_files(self) -> None:
@@ -68,6 +92,8 @@ class Watching(Observer):
 
     def around(self, gate: Gate) -> Gate:
         """A gate that stops what must be kept and cannot be, or that tells the upstream of our span."""
+        for guest in self.guests:
+            gate = guest.around(gate)
         audit, telemetry = self.settings.audit, self.settings.telemetry
         is_synced = audit is not None and audit.sync == "record"
         injects = telemetry is not None and telemetry.inject
@@ -117,6 +143,16 @@ class Watching(Observer):
             for queue in self._queues:
                 self.tap.add(self._audited(queue) if queue.sink is self.auditor else queue.add)
             self.tap.add(lambda record: thread.told())
+        for guest in self.guests:
+            await guest.start()
+            self.tap.add(guest.saw)
+
+    def note(self, kind: str, facts: dict[str, object]) -> None:
+        """Writes down what people did, where there is an audit."""
+        if self.auditor is not None:
+            self.auditor.note(kind, facts)
+            if self._thread is not None:
+                self._thread.told()
 
     def saw(self, record: Record) -> None:
         """A message came by."""
@@ -189,9 +225,23 @@ class Watching(Observer):
         """Other rules are in force from now on."""
         if self.auditor is not None:
             self.auditor.note("reload", {"rules": rules})
+        for guest in self.guests:
+            guest.rules_changed(rules)
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who asks people, where there is a live view."""
+        return next((guest.holds for guest in self.guests), None)
+
+    def ending(self) -> None:
+        """Nobody is waited for any more."""
+        for guest in self.guests:
+            guest.ending()
 
     def close(self) -> None:
         """Writes what waits and lets go of the files."""
+        for guest in self.guests:
+            guest.close()
         if self._thread is not None:
             self._thread.close(bounds.SINK_CLOSE_SECONDS)
             self._thread = None

@@ -112,6 +112,11 @@ class Session(Struct):
             else:
                 wait.fail(why)
 
+    def client_left(self) -> None:
+        """The client will say no more: who waits for a person because of it waits in vain."""
+        for wait in tuple(self.waiting):
+            wait.client_left()
+
     def end(self, why: str = "The session has ended") -> None:
         """The session is over: nothing waits for verdicts any more."""
         self.fail_requests(why)

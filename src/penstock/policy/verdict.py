@@ -28,6 +28,16 @@ class Why(Struct, frozen=True, gc=False):
     rules: tuple[str, ...] = ()  # every rule whose conditions held, in the order in which they ran
 
 
+class Approval(Struct, frozen=True, gc=False):
+    """What a rule wants a person to be asked before a message goes on."""
+
+    rule: str
+    seconds: float
+    note: str = ""
+    keeps_alive: bool = False
+    is_opaque: bool = False
+
+
 class Forward(Struct, frozen=True, gc=False):
     """Pass it on: `message` in its place, or, when that is None, the bytes that came.
 
@@ -37,6 +47,7 @@ class Forward(Struct, frozen=True, gc=False):
     message: Message | None = None
     word: Word = "pass"
     why: Why | None = None
+    approval: Approval | None = None  # of rules, for the gate: nothing passes before a person has agreed
 
 
 class Answer(Struct, frozen=True, gc=False):
@@ -68,13 +79,14 @@ class Hold(Struct, frozen=True, gc=False):
 class Wait:
     """Somebody else has to be asked first. Whoever carries the verdict out says with `then` how to go on."""
 
-    __slots__ = ("_settled", "_then", "is_from_client", "message")
+    __slots__ = ("_next", "_settled", "_then", "is_from_client", "message")
 
     def __init__(self, message: Message, is_from_client: bool) -> None:
         self.message = message
         self.is_from_client = is_from_client
         self._then: list[Callable[[Verdict], None]] = []
         self._settled: Verdict | None = None
+        self._next: Wait | None = None  # what has to be waited for after this
 
     def then(self, go_on: Callable[[Verdict], None]) -> None:
         """Calls `go_on` with the verdict that ends the waiting, after those who said so before."""
@@ -86,6 +98,7 @@ class Wait:
     def settle(self, verdict: Verdict) -> None:
         """This is the verdict, or what has to be waited for next."""
         if isinstance(verdict, Wait):
+            self._next = verdict
             verdict.then(self.settle)
         elif self._settled is None:
             self._settled = verdict
@@ -100,6 +113,9 @@ class Wait:
     def fail(self, why: str) -> None:
         """The message will not pass, for this reason; whoever waits for its answer hears it."""
         raise NotImplementedError
+
+    def client_left(self) -> None:
+        """The client will say no more. Who asks a person then asks in vain; others decide all the same."""
 
 
 Decided = Forward | Answer | Drop

@@ -1,7 +1,7 @@
 """One session: what the client says goes upstream, what the upstream says goes back, and the gate between.
 
-The relay never waits and never re-encodes. It remembers which requests are under way in either direction,
-holds tool requests until the catalog is there, and answers what must not pass.
+The relay never waits and never re-encodes. It knows which requests are under way in either direction, holds
+tool requests until the catalog is there, and answers what must not pass.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ class SessionRelay:
         self._gate = gate
         self._is_filtering = gate.is_filtering
         self._session = session = Session() if session is None else session
-        self._on_catalog = on_catalog
-        self._on_fatal = on_fatal
+        self._on_catalog, self._on_fatal = on_catalog, on_fatal
         self._catalogs = catalogs or {}  # what is known before this client has spoken
         self._catalog: ToolCatalog | None = None
         self._was_catalog_seen = False
@@ -254,8 +253,9 @@ class SessionRelay:
         self._session.end()
 
     def client_ended(self) -> None:
-        """The client says no more; what it waits for may still come."""
+        """The client says no more; what it waits for may still come, unless it waits for a person."""
         self._upstream_requests.close_all()
+        self._session.client_left()
 
     def _hold(self, message: Message, exchange: Exchange) -> None:
         if self.room.bytes_held > 2 * limits.HELD_BYTES:  # from a client whose reading cannot be paused

@@ -27,6 +27,7 @@ from penstock.policy.rules.rule_entries import read_many, read_one
 from penstock.policy.rules.rule_run import Allowed, RuleFailed, RuleRun, Stop
 from penstock.policy.rules.templates import JsonTemplate, Template, digest, parse_template
 from penstock.policy.rules.text_actions import Replace, Truncate
+from penstock.policy.verdict import Approval
 
 log = logging.getLogger("penstock")
 
@@ -185,6 +186,29 @@ class Log(Struct, frozen=True):
         log.log(level, "Rule %s: %s", scene.rule, text, extra={"is_wanted": True})
 
 
+class Approve(Struct, frozen=True):
+    """Lets the message go on only when a person has agreed, in the live view, to the very bytes of it.
+
+    Asked after all rules, so that a block wins; nobody there within the time is a no.
+    """
+
+    timeout: Seconds = 50.0
+    note: Template | None = None
+    keep_alive: bool = False
+    short: ClassVar[str] = "note"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.timeout <= 600:
+            raise Misread("timeout must be 1s to 10m")
+
+    def words(self) -> str:
+        return f"let a person decide within {spoken_duration(self.timeout)}"
+
+    def apply(self, scene: RuleRun) -> None:
+        note = "" if self.note is None else self.note.render(scene.message, scene.context)
+        scene.approvals.append(Approval(scene.rule, self.timeout, note, self.keep_alive))
+
+
 class Metric(Struct, frozen=True):
     """Adds to a counter."""
 
@@ -249,6 +273,7 @@ class SetState(Struct, frozen=True):
 
 ACTIONS: dict[str, type[Any]] = {
     "allow": Allow,
+    "approve": Approve,
     "block": Block,
     "delay": Delay,
     "set_param": SetParam,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Coroutine, Generator
 
+from msgspec import structs
+
 from penstock import limits
 from penstock.errors import ProtocolError
 from penstock.policy.exchange import Exchange, Session
@@ -292,6 +294,7 @@ class Interceptor:
                 inner = RuleRun(carried.message, context, self._effects, self.config.rule_set)
                 blocked, _ = await self._walk(inner, plan)
                 scene.held += inner.held
+                scene.approvals += inner.approvals
                 if blocked is not None:
                     return blocked
                 params = member_place(inner.message, "params")
@@ -324,6 +327,7 @@ class Interceptor:
                 inner = RuleRun(late.message, context, self._effects, self.config.rule_set)
                 blocked, _ = await self._walk(inner, plan)
                 scene.held += inner.held
+                scene.approvals += inner.approvals
                 if blocked is not None:
                     return blocked
                 if inner.is_changed:
@@ -362,12 +366,17 @@ class Interceptor:
                 log.error("An answer could not be kept: %s: %s", type(fault).__name__, fault)
         if self._following is not None and context.direction == "upstream":
             self._following.saw(message, context, self._effects)
-        if not rules and not scene.is_changed:
+        approval = min(scene.approvals, key=lambda asked: asked.seconds, default=None)
+        if approval is not None and any(
+            rule.opaque for rule in self.config.rules if rule.id == approval.rule
+        ):
+            approval = structs.replace(approval, is_opaque=True)
+        if not rules and not scene.is_changed and approval is None:
             return FORWARD
         word: Word = "change" if scene.is_changed else "pass"
         changed_by = exchange.modified[-1:] if exchange is not None and scene.is_changed else ()
         why = Why("".join(changed_by or rules[-1:]), "change" if scene.is_changed else "", "", rules=rules)
-        return Forward(message if scene.is_changed else None, word, why)
+        return Forward(message if scene.is_changed else None, word, why, approval)
 
 
 def _blocked_verdict(

@@ -13,6 +13,7 @@ from penstock.policy.rules.effect_contract import Effects, EffectVerdict
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.message_parts import member_place, method_of
 from penstock.policy.rules.paths import Edit, spliced
+from penstock.policy.verdict import Approval
 from penstock.wire.json.splice import member_spans
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
 
@@ -52,6 +53,7 @@ class RuleRun:
         self.rule = ""
         self.is_changed = False
         self.held: list[str] = []  # ids of the rules whose conditions held
+        self.approvals: list[Approval] = []  # what people are asked before it goes on
 
     ahead: Mapping[bytes, Awaitable[bytes | None]] = MappingProxyType({})  # cached results, asked for already
 

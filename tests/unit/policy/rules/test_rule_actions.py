@@ -266,6 +266,17 @@ def test_all_actions_of_a_rule_run_even_after_a_block(caplog: pytest.LogCaptureF
     assert effects.notes == []  # nobody is asked about what is blocked anyway
 
 
+def test_approve_asks_a_person_with_the_shortest_time_and_a_block_wins() -> None:
+    rules = interceptor(
+        rule({"approve": {"note": "${param.name}", "timeout": "9s"}}, id="a"), rule("approve", id="b")
+    )
+    said = rules.on_client(CALL, context())
+    assert isinstance(said, Forward)
+    assert said.approval is not None
+    assert (said.approval.rule, said.approval.seconds, said.approval.note) == ("a", 9.0, "t")
+    assert error_of(_after({"approve": {}}, {"block": "no"}))["message"] == "no"
+
+
 def test_no_action_is_left_out_of_these_tests() -> None:
     others = ("test_rule_cache.py", "test_text_actions.py", "test_flow_conditions.py")
     files = (Path(__file__), *(Path(__file__).with_name(name) for name in others))
