@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -166,3 +169,29 @@ async def flood_async(ports: Sequence[int], count: int, connections: int, **more
 def flood(ports: Sequence[int], count: int, connections: int = 64, **more: Any) -> list[Call]:
     """So many calls, over so many connections at once, to all ports alike."""
     return asyncio.run(flood_async(ports, count, connections, **more))
+
+
+def run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def refused(work: Path, **more: Any) -> str:
+    """What is said of a configuration that cannot be: two lines, exit code 1."""
+    file = work / "refused.json"
+    document = {"upstream": {"command": ["true"]}, "listen": "0", **more}
+    file.write_text(json.dumps(document))
+    done = run("--config", str(file))
+    assert done.returncode == 1, done
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if "Serving clients" not in line]
+    assert len(lines) == 2, done.stderr
+    assert "pass-word" not in done.stderr
+    assert SECRET not in done.stderr
+    return "\n".join(lines)

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from penstock import limits
 from penstock.config.model import ProxyConfig, SeveralUpstreams, UrlUpstream
 from penstock.net import loop
@@ -33,6 +35,16 @@ def serve(config: ProxyConfig, why: str, reread: Callable[[bytes], ProxyConfig])
 
     _settle_collector()
     log.info("Serving clients over HTTP (%s).", why)
+    if config.workers != 1:
+        from penstock.supervisor import Supervisor, worker_count
+
+        count = worker_count(config)
+        if count > 1:
+            return Supervisor(
+                config.listen,
+                count,
+                lambda place: loop.run(lambda: serve_http(replace(config, worker=place), reread), extent),
+            ).run()
     return loop.run(lambda: serve_http(config, reread), extent)
 
 

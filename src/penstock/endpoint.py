@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
     from penstock.gate.record import Observer
     from penstock.live_rules import LiveRules
-    from penstock.open_fleet import Fleet
     from penstock.open_several import Several
+    from penstock.peers import Peers
     from penstock.upstream.watch import UpstreamWatch
 
 log = logging.getLogger("penstock")
@@ -64,7 +64,7 @@ class Endpoint:
         observers: Sequence[Observer],
         on_lost: Callable[[PenstockError], None],
         prefix: bytes = b"",
-        fleet: Fleet | None = None,
+        fleet: Peers | None = None,
         several: Several | None = None,
         sibling: Endpoint | None = None,
         public_url: str | None = None,

@@ -17,7 +17,7 @@ from penstock.policy.rules.interceptor import Interceptor
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
-    from penstock.open_fleet import Fleet
+    from penstock.peers import Peers
 
 log = logging.getLogger("penstock")
 
@@ -31,7 +31,7 @@ class LiveRules:
         load: Load,
         warden: Warden,
         observers: Sequence[Observer] = (),
-        fleet: Fleet | None = None,
+        fleet: Peers | None = None,
     ) -> None:
         """`load` makes a configuration of the file's bytes and the flags that were given. `fleet` is there
         where rules count and remember together with other instances."""

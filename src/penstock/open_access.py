@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from penstock.auth.jwt_check import JwtCheck
     from penstock.gate.record import Observer
-    from penstock.open_fleet import Fleet
     from penstock.open_several import Several
+    from penstock.peers import Peers
 
 log = logging.getLogger("penstock")
 
@@ -52,7 +52,7 @@ class Access:
         reread: Callable[[bytes], ProxyConfig],
         observers: Sequence[Observer],
         on_lost: Callable[[PenstockError], None],
-        fleet: Fleet | None = None,
+        fleet: Peers | None = None,
     ) -> None:
         assert config.access is not None
         self._config = config

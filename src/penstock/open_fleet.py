@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING
 from penstock import __version__
 from penstock.config.model import ProxyConfig
 from penstock.config.shared import SharedSettings
-from penstock.downstream.mcp_head import Door
-from penstock.downstream.router import by_path
 from penstock.effects.shared import SharedEffects, SharedTerms
 from penstock.errors import ConfigError
 from penstock.fleet.directory import Directory
-from penstock.fleet.hop import Hops
 from penstock.fleet.members import Member, Members
-from penstock.fleet.owner_door import OwnerDoors
-from penstock.fleet.peer_door import PeerDoor
-from penstock.fleet.session_ids import SessionIds
 from penstock.fleet.session_records import StoredRecords
-from penstock.net.http_server import HttpServer, ServerLimits
+from penstock.peers import Peers
 from penstock.policy.rules.interceptor_config import InterceptorConfig
 from penstock.policy.rules.shared_actions import SharedUse, with_shared
 from penstock.state.redis_link import RedisLink, Tls
@@ -28,47 +22,43 @@ from penstock.state.redis_store import RedisStore
 from penstock.state.seals import Seals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.effects.fork import OpenLink
+    from penstock.fleet.owner_door import Owners
     from penstock.net.warden import Warden
+    from penstock.open_workers import Siblings
 
 log = logging.getLogger("penstock")
 
 
-class Fleet:
+class Fleet(Peers):
     """This instance's place among the others: the store, the names in it, and who else is there."""
 
     def __init__(self, config: ProxyConfig, settings: SharedSettings) -> None:
         self.settings = settings
-        self.tag = os.urandom(5).hex()
-        self.seals = Seals(settings.secret, settings.old_secret, settings.namespace)
+        tag = os.urandom(5).hex()
+        seals = Seals(settings.secret, settings.old_secret, settings.namespace)
         self.link = open_link(settings)
-        self.store = RedisStore(
-            self.link, settings.timeout, self.seals.name("probe", self.tag), self._counts_lost
-        )
-        self.count_sessions: Callable[[], int] = lambda: 0
-        self.is_draining = False
-        self.ids: SessionIds | None = None
+        self.store = RedisStore(self.link, settings.timeout, seals.name("probe", tag), self._counts_lost)
+        self.members = Members(self.store, seals, self._describe, self._counts_lost)
+        self._directory = Directory(self.members)
+        self._siblings: Siblings | None = None
+        owners: Owners | None = None
+        if "sessions" in settings.use and config.peer is not None:
+            owners = self._directory
+        elif "sessions" in settings.use and config.worker is not None:
+            from penstock.open_workers import Siblings
+
+            owners = self._siblings = Siblings(config.worker.folder)
+        super().__init__(tag, seals, owners)
         self._rules = config.digest
         self._address = ""
-        self._peer = config.peer
-        self._peer_server: HttpServer | None = None
+        self._peer = config.peer if owners is self._directory else None
+        self._worker = 0 if config.worker is None else config.worker.number
         self._effects: list[SharedEffects] = []
-        self.members = Members(self.store, self.seals, self._describe, self._counts_lost)
-        self._directory = Directory(self.members)
-        self._hops = Hops(self.seals)
-        self._own: Door = by_path({})  # where what is ours goes
-        self.records: StoredRecords | None = None
+        if self._peer is not None:
+            self.drain_seconds = self._peer.drain if config.worker is None else 0.0
         if "state" in settings.use:
             self.records = StoredRecords(self.store, self.seals, settings.state_down == "local")
-        if "sessions" in settings.use and self._peer is not None:
-            self.ids = SessionIds(self.seals, self.tag)
-
-    @property
-    def drain_seconds(self) -> float:
-        """How long sessions may go on after we were asked to end."""
-        return self._peer.drain if self.ids is not None and self._peer is not None else 0.0
 
     @property
     def word(self) -> str:
@@ -110,47 +100,31 @@ class Fleet:
             log.warning("%s. %s. It is looked for from now on.", error.headline, error.detail)
             self.store.give_up("it was not there at the start")
         await self.members.start()
-        log.info(
-            "Shared through %s as %s, in namespace %s.",
-            self.link.address.shown,
-            self.tag,
-            self.settings.namespace,
-        )
-
-    def health(self) -> tuple[int, bytes]:
-        """What `/healthz` answers."""
-        text = f"{'draining' if self.is_draining else 'ok'}\nshared: {self.word}\n".encode()
-        return (503 if self.is_draining else 200), text
-
-    def answer_peers(self, own: Door) -> None:
-        """What other instances bring goes to `own` from now on."""
-        self._own = own
-
-    def front_doors(self, doors: dict[bytes, Door]) -> dict[bytes, Door]:
-        """The doors for clients; what is another instance's goes there from them."""
-        if self.ids is None:
-            return doors
-        fronts = OwnerDoors(self.ids, self._hops, self._directory)
-        return {path: fronts.around(door) for path, door in doors.items()}
+        shown, namespace = self.link.address.shown, self.settings.namespace
+        log.info("Shared through %s as %s, in namespace %s.", shown, self.tag, namespace)
 
     async def listen(self) -> None:
         """Takes what other instances bring. Raises ConfigError."""
-        if self.ids is None or self._peer is None:
+        if self._siblings is not None:
+            self.open_peer_server().adopt([self._siblings.open_socket(self.tag)])
+        if self._peer is None:
             return
-        door = PeerDoor(self._hops, self.tag, lambda request, reply: self._own(request, reply))
-        self._peer_server = HttpServer(door.handle, ServerLimits.affordable())
-        _, port = await self._peer_server.listen(*self._peer.listen)
-        host, _, said = self._peer.address.rpartition(":")
-        self._address = f"{host}:{port if said == '0' else said}"
+        host, port = self._peer.listen
+        # Workers of one machine have a door each, on the ports that follow.
+        _, taken = await self.open_peer_server().listen(host, port + self._worker if port else 0)
+        name, _, said = self._peer.address.rpartition(":")
+        self._address = f"{name}:{taken if said == '0' else int(said) + self._worker}"
         log.info("Other instances reach this one at %s.", self._address)
         await self.members.beat_now()
 
     async def close(self) -> None:
         """Leaves the others."""
         await self.members.stop()
-        if self._peer_server is not None:
-            await self._peer_server.drain(0.5)
+        await self.close_peer_server()
         await self._directory.close()
+        if self._siblings is not None:
+            self._siblings.gone(self.tag)
+            await self._siblings.close()
         await self.store.close()
 
 
@@ -159,10 +133,9 @@ def open_link(settings: SharedSettings) -> RedisLink:
     return RedisLink(settings.address, settings.timeout, Tls(settings.ca, settings.cert, settings.key))
 
 
-async def open_fleet(config: ProxyConfig) -> Fleet | None:
+async def open_fleet(config: ProxyConfig) -> Fleet:
     """What `config` shares with other instances. Raises ConfigError."""
-    if config.shared is None:
-        return None
+    assert config.shared is not None
     fleet = Fleet(config, config.shared)
     await fleet.start()
     return fleet

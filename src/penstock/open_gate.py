@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # loaded only where there are rules or observers
     from penstock.gate.record import Observer
     from penstock.gate.session_table import SessionTable
     from penstock.live_rules import LiveRules
-    from penstock.open_fleet import Fleet
+    from penstock.peers import Peers
 
 
 class OpenGate(Struct, frozen=True):
@@ -34,7 +34,7 @@ def open_gate(
     config: ProxyConfig,
     live_rules: LiveRules | None,
     observers: Sequence[Observer] = (),
-    fleet: Fleet | None = None,
+    fleet: Peers | None = None,
 ) -> OpenGate:
     """The gate that `config` asks for."""
     schema = SchemaCheck(config.validate) if config.validate is not None else None

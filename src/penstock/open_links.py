@@ -15,7 +15,7 @@ from penstock.upstream.peer import PeerOfUpstream
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
     from penstock.live_rules import LiveRules
-    from penstock.open_fleet import Fleet
+    from penstock.peers import Peers
     from penstock.policy.rules.effect_contract import ForkSpec
 
 
@@ -144,7 +144,7 @@ def open_live_rules(
     reread: Callable[[bytes], ProxyConfig],
     warden: Warden,
     observers: Sequence[Observer] = (),
-    fleet: Fleet | None = None,
+    fleet: Peers | None = None,
 ) -> LiveRules | None:
     """The rules, where a configuration file was named; nothing of them is loaded where none was."""
     if config.path is None:

@@ -12,15 +12,19 @@ from penstock.observers import open_observers
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
-    from penstock.open_fleet import Fleet
+    from penstock.peers import Peers
 
 
 @asynccontextmanager
-async def staff(config: ProxyConfig) -> AsyncIterator[tuple[list[Observer], Fleet | None, Warden]]:
+async def staff(config: ProxyConfig) -> AsyncIterator[tuple[list[Observer], Peers | None, Warden]]:
     """Opens them in order, and lets them go when all is over."""
     observers = await open_observers(config)  # first: who cannot keep what was asked for starts nothing
-    fleet = None
-    if config.shared is not None:
+    fleet: Peers | None = None
+    if config.worker is not None and config.shared is None:
+        from penstock.open_workers import WorkerPeers
+
+        fleet = WorkerPeers(config.worker, config.divides_limits)
+    elif config.shared is not None:
         from penstock.open_fleet import open_fleet
 
         fleet = await open_fleet(config)

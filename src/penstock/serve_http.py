@@ -24,7 +24,7 @@ from penstock.process_staff import staff
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
     from penstock.open_access import Access
-    from penstock.open_fleet import Fleet
+    from penstock.peers import Peers
 
 log = logging.getLogger("penstock")
 
@@ -44,7 +44,7 @@ class _Listening:
         warden: Warden,
         reread: Callable[[bytes], ProxyConfig],
         observers: list[Observer],
-        fleet: Fleet | None = None,
+        fleet: Peers | None = None,
     ) -> None:
         assert config.listen is not None
         self._fleet = fleet
@@ -102,15 +102,36 @@ class _Listening:
         self._is_listening = True
         assert self._config.listen is not None
         tls = self._access.maybe_tls() if self._access is not None else None
-        host, port = await server.listen(*self._config.listen, tls=tls)
+        worker = self._config.worker
+        if worker is None:
+            host, port = await server.listen(*self._config.listen, tls=tls)
+        else:
+            sockets = [socket.socket(fileno=number) for number in worker.sockets]
+            server.adopt(sockets, tls)
+            host, port = sockets[0].getsockname()[:2]
+            self._loop.add_reader(worker.leash, self._on_leash, worker.leash)
+            if worker.number:  # one of them says it for all
+                self._open_to_others(server, guard, is_said=False)
+                return
         shown = f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
         log.info("Listening on %s/mcp (Streamable HTTP) and %s/sse (legacy SSE).", shown, shown)
-        if not server.is_loopback:
-            guard.open_to_others(socket.gethostname())
+        self._open_to_others(server, guard)
+
+    def _open_to_others(self, server: HttpServer, guard: HostOriginCheck, is_said: bool = True) -> None:
+        if server.is_loopback:
+            return
+        guard.open_to_others(socket.gethostname())
+        if is_said:
             log.info(
                 "Other machines can connect. Host must be an address, the name of this machine, or one that "
                 "--listen or --allow-host gives; pages in browsers need --allow-origin."
             )
+
+    def _on_leash(self, leash: int) -> None:
+        """The supervisor is gone: nobody would replace us, or end us."""
+        self._loop.remove_reader(leash)
+        log.warning("The supervisor of the workers is gone: ending.")
+        self._end(None)
 
     async def _meet_upstreams(self, server: HttpServer, guard: HostOriginCheck) -> None:
         """Meets every upstream; while one is waited for, clients are told so."""

@@ -24,7 +24,7 @@ from penstock.relay.upstream_state import State, UpstreamState
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
-    from penstock.open_fleet import Fleet
+    from penstock.peers import Peers
     from penstock.relay.first_request import FirstRequestLink
 
 log = logging.getLogger("penstock")
@@ -43,7 +43,7 @@ class _StdioSession:
         warden: Warden,
         reread: Callable[[bytes], ProxyConfig],
         observers: list[Observer],
-        fleet: Fleet | None,
+        fleet: Peers | None,
     ) -> None:
         self._config = config
         self._warden = warden

@@ -101,6 +101,14 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             section="anomalies",
         ),
         Key("mask", Kind.SECTION, "What is masked wherever something is kept.", section="mask"),
+        Key("workers", Kind.WORKERS, "Processes that serve one port (Linux); `auto`: one a core. Default 1."),
+        Key(
+            "worker_limits",
+            Kind.CHOICE,
+            "Limits with several workers and without `shared`: refuse to start (default), or give each "
+            "worker its part.",
+            ("refuse", "divide"),
+        ),
         Key("shared", Kind.SECTION, "What several instances share, through Redis.", section="shared"),
         Key("peer", Kind.SECTION, "Where other instances reach this one.", section="peer"),
         Key("dashboard", Kind.SECTION, "The live view.", section="dashboard"),

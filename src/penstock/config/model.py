@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.observe.settings import ObserveSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
     from penstock.policy.several.terms import MemberTerms, SeveralTerms
+    from penstock.supervisor import WorkerPlace
     from penstock.watch.settings import DashboardSettings
 
 INHERITED = tuple("HOME LOGNAME PATH SHELL TERM USER LANG LC_ALL LC_CTYPE TMPDIR TZ SYSTEMROOT".split())
@@ -121,6 +122,7 @@ class ProxyConfig(Struct, frozen=True):
     divides_limits: bool = False  # each worker has its part of every limit
     shared: SharedSettings | None = None  # what several instances share
     peer: PeerSettings | None = None  # where they reach us
+    worker: WorkerPlace | None = None  # of several processes on one port: which this is
     access: AccessTerms | None = None  # who may come in and which profiles there are, where the file says so
     profile: str = ""  # which profile this is the view of
     dashboard: DashboardSettings | None = None  # the live view, where it was asked for

@@ -87,6 +87,8 @@ async def _dial(
 async def _connect(
     loop: asyncio.AbstractEventLoop, url: Url, where: Url, admits: Admission | None
 ) -> socket.socket:
+    if where.scheme == "unix":
+        return await _connect_here(loop, where)
     via = "" if where is url else f" (proxy {where.origin})"
     try:
         infos = await loop.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
@@ -127,6 +129,22 @@ async def _connect(
     if failure is None or isinstance(failure, ConnectionRefusedError):
         raise ConnectFailed(url.shown, f"Connection refused{via}")
     raise ConnectFailed(url.shown, f"{os.strerror(failure.errno or 0)}{via}")
+
+
+async def _connect_here(loop: asyncio.AbstractEventLoop, where: Url) -> socket.socket:
+    """A connection to a Unix socket, which is another process of ours."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, where.host)
+    except OSError as why:
+        sock.close()
+        _raise_if_ours(why)
+        raise ConnectFailed("another worker", os.strerror(why.errno or 0)) from None
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _raise_if_ours(why: OSError | None) -> None:

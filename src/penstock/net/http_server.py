@@ -7,6 +7,7 @@ The clock is looked at once a second for all connections together, so a request 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -95,16 +96,24 @@ class HttpServer:
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
         """Starts to serve; gives the address, with the port the system picked if `port` is 0."""
-        full = refusal(503, "Too many connections")
-        if tls is None:
-            listener = Listener(self._new_connection, full)
-        else:
-            from penstock.net.tls_listener import TlsConnection, TlsListener
-
-            listener = TlsListener(lambda: self._new_connection(TlsConnection), full, tls)
+        listener = self._new_listener(tls)
         address = await listener.open(host, port)
         self._listeners.append(listener)
         return address
+
+    def adopt(self, sockets: list[socket.socket], tls: ssl.SSLContext | None = None) -> None:
+        """Starts to serve on sockets that listen already."""
+        listener = self._new_listener(tls)
+        listener.adopt(sockets)
+        self._listeners.append(listener)
+
+    def _new_listener(self, tls: ssl.SSLContext | None) -> Listener:
+        full = refusal(503, "Too many connections")
+        if tls is None:
+            return Listener(self._new_connection, full)
+        from penstock.net.tls_listener import TlsConnection, TlsListener
+
+        return TlsListener(lambda: self._new_connection(TlsConnection), full, tls)
 
     async def drain(self, seconds: float) -> None:
         """Takes no more connections, lets running exchanges finish, closes what is left after `seconds`."""

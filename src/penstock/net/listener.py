@@ -56,6 +56,13 @@ class Listener:
         name = self._sockets[0].getsockname()
         return name[0], name[1]
 
+    def adopt(self, sockets: list[socket.socket]) -> None:
+        """Starts to take connections on sockets that listen already."""
+        self._sockets = sockets
+        self._open_reserve()
+        for sock in sockets:
+            self._loop.add_reader(sock, self._accept, sock)
+
     def _bind(self, family: int, kind: int, protocol: int, address: tuple[object, ...]) -> None:
         try:
             sock = socket.socket(family, kind, protocol)
@@ -164,6 +171,8 @@ class Listener:
 
 
 def _is_loopback(sock: socket.socket) -> bool:
+    if sock.family == socket.AF_UNIX:
+        return True
     address = socket.inet_pton(sock.family, sock.getsockname()[0].partition("%")[0])
     if sock.family == socket.AF_INET:
         return address[0] == 127

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from fleet import SECRET, Instances, limit_rule, shared
+from fleet import SECRET, Instances, limit_rule, refused, run, shared
 from gate import wait_until
 from pairs import Upstream
 from redis_server import RedisServer, needs_redis
-
-
-def run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "penstock", *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **(env or {})},
-    )
 
 
 @needs_redis
@@ -46,21 +32,6 @@ def test_21_the_fleet_is_seen_and_judged(tmp_path: Path) -> None:
             fleet.all[0].process.send_signal(signal.SIGHUP)
             assert wait_until(lambda: run("fleet", *config, "--check").returncode == 3)
             assert SECRET not in seen.stdout + seen.stderr
-
-
-def refused(work: Path, **more: Any) -> str:
-    """What is said of a configuration that cannot be: two lines, exit code 1."""
-    file = work / "refused.json"
-    document = {"upstream": {"command": ["true"]}, "listen": "0", **more}
-    file.write_text(json.dumps(document))
-    done = run("--config", str(file))
-    assert done.returncode == 1, done
-    assert done.stdout == ""
-    lines = [line for line in done.stderr.splitlines() if "Serving clients" not in line]
-    assert len(lines) == 2, done.stderr
-    assert "pass-word" not in done.stderr
-    assert SECRET not in done.stderr
-    return "\n".join(lines)
 
 
 @needs_redis

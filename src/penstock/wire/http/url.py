@@ -33,6 +33,8 @@ class Url(Struct, frozen=True, gc=False):
     @property
     def authority(self) -> str:
         """What a Host header says: the port is left out when it is the usual one."""
+        if self.scheme == "unix":
+            return "localhost"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -102,6 +104,11 @@ def parse_listen(text: str, default_host: str = "127.0.0.1") -> tuple[str, int]:
             f'Invalid address to listen on: "{text}"', "An IPv6 address must be in brackets: [::1]:8080"
         )
     return host.strip("[]"), int(port)
+
+
+def unix_url(path: str) -> Url:
+    """The address of a Unix socket, for processes of ours among themselves."""
+    return Url("unix", path, 0, b"/")
 
 
 def maybe_proxy(url: Url, environ: Mapping[str, str]) -> Url | None:
