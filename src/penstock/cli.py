@@ -74,6 +74,7 @@ def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> Prox
         access=file.access,
         anomalies=file.anomalies,
         dashboard=_dashboard(options, file),
+        variants=file.variants,
     )
 
 

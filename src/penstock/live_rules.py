@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock import logs as say
-from penstock.config.model import ProxyConfig
+from penstock.config.model import FileConfig, ProxyConfig
 from penstock.config.watch import ConfigWatch, Load
 from penstock.effects.real import RealEffects
 from penstock.gate.ruled import Rules
@@ -45,7 +45,7 @@ class LiveRules:
             if fleet is None
             else fleet.effects(warden, lambda spec: open_shadow(spec, warden))
         )
-        self.rules = Rules(self._interceptor(config))
+        self.rules = self._rules_of(config)
         self._watch = ConfigWatch(
             config.path,
             config,
@@ -79,7 +79,7 @@ class LiveRules:
         await self._effects.close()
 
     def _put_in_force(self, config: ProxyConfig) -> None:
-        self.rules.current = self._interceptor(config)
+        self.rules.replace(self._interceptor(config))
         if self._fleet is not None:
             self._fleet.rules_changed(config.digest)
         for observer in self._observers:
@@ -89,7 +89,24 @@ class LiveRules:
         if self.on_upstreams is not None:
             self.on_upstreams(config)
 
-    def _interceptor(self, config: ProxyConfig) -> Interceptor | None:
+    def _rules_of(self, config: ProxyConfig) -> Rules:
+        own = self._interceptor(config)
+        if config.variants is None:
+            return Rules(own)
+        from penstock.gate.variants import VariantRules
+
+        sets = [
+            (
+                one.name,
+                one.share * 100,
+                own if one.file is None else self._interceptor(one.config),
+                one.file is None,
+            )
+            for one in config.variants.live
+        ]
+        return VariantRules(sets, config.variants.salt, config.variants.split_by)
+
+    def _interceptor(self, config: ProxyConfig | FileConfig) -> Interceptor | None:
         rules = config.interceptor
         if rules is None or not rules.enabled:
             return None

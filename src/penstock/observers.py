@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream
+from penstock.config.model import CommandUpstream, FileConfig, ProxyConfig, UrlUpstream
 
 if TYPE_CHECKING:  # loaded only where somebody observes
     from penstock.gate.record import Observer
@@ -58,7 +58,27 @@ def _open_anomalies(config: ProxyConfig) -> Observer | None:
     return Alerting(asked.known, asked.budget, asked.watch, asked.file)
 
 
-ROWS: tuple[Opener, ...] = (_open_watching, _open_anomalies)
+def _open_shadows(config: ProxyConfig) -> Observer | None:
+    """Rule sets that judge on paper what has passed."""
+    if config.variants is None or not config.variants.shadows:
+        return None
+    from penstock.commands.backtest_run import Judge
+    from penstock.learn.shadows import JudgeLine, Shadowing
+    from penstock.observe.recording import Line
+
+    def judge_of(rules: FileConfig) -> JudgeLine:
+        judge = Judge(rules)
+
+        async def judged(line: Line) -> tuple[str, str] | None:
+            found = await judge.judge(line)
+            return None if found is None else (found.word, found.rule)
+
+        return judged
+
+    return Shadowing([(one.name, judge_of(one.config)) for one in config.variants.shadows if one.config])
+
+
+ROWS: tuple[Opener, ...] = (_open_watching, _open_anomalies, _open_shadows)
 """Each gives back its observer, or None when the configuration does not ask for it. What the observer needs
 is imported inside, so that nobody pays for it who did not ask."""
 

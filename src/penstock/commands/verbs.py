@@ -72,6 +72,7 @@ VERBS: dict[str, Verb] = {
     "export": Verb(_AGAIN, "a recording as HAR or OTLP, for other tools", "export"),
     "baseline": Verb(_LEARNING, "what is usual, kept as digests and counts", "baseline"),
     "suggest": Verb(_LEARNING, "rules that fit recorded calls, tried on others", "suggest"),
+    "variants": Verb(_LEARNING, "what several rule sets do, side by side", "variants"),
     "anomalies": Verb(_LEARNING, "which sessions are unusual, and why", "anomalies"),
     "mask": Verb(_AGAIN, "a copy of a recording without its secrets", "mask"),
 }

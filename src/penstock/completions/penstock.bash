@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/penstock
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_penstock_subparsers=(tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest anomalies mask)
+_shtab_penstock_subparsers=(tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest variants anomalies mask)
 
 _shtab_penstock_tools_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --format --tokenizer)
 _shtab_penstock_check_option_strings=(-h --help --format)
@@ -30,6 +30,7 @@ _shtab_penstock_backtest_option_strings=(-h --help --config --against --webhook 
 _shtab_penstock_export_option_strings=(-h --help --to)
 _shtab_penstock_baseline_option_strings=(-h --help --out --group-by --alerts)
 _shtab_penstock_suggest_option_strings=(-h --help --hold-out --min-support --max-refused --out)
+_shtab_penstock_variants_option_strings=(-h --help --config)
 _shtab_penstock_anomalies_option_strings=(-h --help --baseline --budget --watch --format)
 _shtab_penstock_mask_option_strings=(-h --help --config)
 _shtab_penstock_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --listen --stdio --allow-host --allow-origin --session-idle --record --audit --metrics --otel --dashboard --validate --refresh-tools --era --input-timeout --max-message --call-timeout)
@@ -91,7 +92,7 @@ _shtab_penstock_backtest___format_choices=(table json)
 _shtab_penstock_export___to_choices=(har otlp)
 _shtab_penstock_baseline___group_by_choices=(client_name)
 _shtab_penstock_anomalies___format_choices=(table json)
-_shtab_penstock_pos_0_choices=(tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest anomalies mask)
+_shtab_penstock_pos_0_choices=(tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest variants anomalies mask)
 _shtab_penstock___on_upstream_loss_choices=(exit reconnect)
 _shtab_penstock___order_choices=(upstream lock name)
 _shtab_penstock___log_level_choices=(debug info warning error)
@@ -190,6 +191,9 @@ _shtab_penstock_baseline___help_nargs=0
 _shtab_penstock_suggest_pos_0_nargs=+
 _shtab_penstock_suggest__h_nargs=0
 _shtab_penstock_suggest___help_nargs=0
+_shtab_penstock_variants_pos_0_nargs=+
+_shtab_penstock_variants__h_nargs=0
+_shtab_penstock_variants___help_nargs=0
 _shtab_penstock_anomalies_pos_0_nargs=+
 _shtab_penstock_anomalies__h_nargs=0
 _shtab_penstock_anomalies___help_nargs=0

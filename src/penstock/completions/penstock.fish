@@ -50,7 +50,7 @@ function _shtab_penstock_using
   test "$_shtab_penstock_cmdpath" = "$argv"
 end
 
-set -g _shtab_penstock_commands tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest anomalies mask
+set -g _shtab_penstock_commands tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest variants anomalies mask
 set -g _shtab_penstock_opts_with_value --against --alerts --allow --allow-host --allow-origin --as --audit --baseline --budget --by --call-timeout --calls --cert --client --compare --config --connect-timeout --cwd --dashboard --deny --dir --env --env-as --era --expect --file --filter --format --from --group-by --header --header-from --hold-out --ignore --ignore-member --input-timeout --keep --key --key-file --listen --lock --log-format --log-level --match --max-message --max-refused --max-tokens --metrics --min-support --on-upstream-loss --only --order --otel --out --pace --profile --record --scope --script --server --session-idle --start-timeout --timeout --to --tokenizer --tools-timeout --undo --update --upstream --upstream-cmd --users --validate --warn-tokens --watch --web --webhook
 
 complete -c penstock -e
@@ -344,6 +344,9 @@ complete -c penstock -n '_shtab_penstock_using suggest' -l hold-out -x -d 'of th
 complete -c penstock -n '_shtab_penstock_using suggest' -l min-support -x -d 'calls that a rule needs; default 20'
 complete -c penstock -n '_shtab_penstock_using suggest' -l max-refused -x -d 'held-out calls it may refuse; default 0'
 complete -c penstock -n '_shtab_penstock_using suggest' -l out -x -d 'write the configuration there, and not to stdout'
+complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a variants -d 'Compare the rule sets of a configuration'"'"'s variants section over recordings. Every set judges every message, on paper, and is compared with the first; errors and times are those of the sessions that had the set when they were recorded. Exit 3 when sets disagree.'
+complete -c penstock -n '_shtab_penstock_using variants' -s h -l help -d 'show this help message and exit'
+complete -c penstock -n '_shtab_penstock_using variants' -l config -x -d 'the configuration with the variants section'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a anomalies -d 'Say which recorded sessions are unusual by a baseline, and why, in words that can be checked against the recording: `penstock why RECORDING NUMBER` shows the message. Exit 3 when there are alerts.'
 complete -c penstock -n '_shtab_penstock_using anomalies' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using anomalies' -l baseline -x -d 'what penstock baseline has written'

@@ -31,6 +31,7 @@ _shtab_penstock_commands() {
     token:'Make a bearer token of 256 random bits. stdout has the token, once: give it to the client, which sends it as Authorization: Bearer TOKEN. stderr has the row for auth.tokens in the configuration, which holds only its SHA-256.'
     tools:'Show which of the upstream'"'"'s tools are allowed and which are denied, by which pattern, and about how many tokens each costs a model.'
     unwrap:'Take Penstock out of the entries of an AI client. With --undo: bring a file back byte for byte, or, when somebody has edited it since, take out only what we put in.'
+    variants:'Compare the rule sets of a configuration'"'"'s variants section over recordings. Every set judges every message, on paper, and is compared with the first; errors and times are those of the sessions that had the set when they were recorded. Exit 3 when sets disagree.'
     verify:'Ask an upstream again what clients asked it in a recording, and compare its answers. What was denied, blocked or refused is never sent. With --deny, --allow, --read-only or --config the gate stands between. Exit 3 when an answer differs.'
     watch:'Watch what your running proxies do (those with --dashboard), or what a recording holds: in this terminal, or in a browser. Messages can be held, changed and let go there, and calls approved. NAME is that of an upstream.'
     why:'Say everything about message N of a recording: what it was, what was decided and by which rule, what was sent instead, what it was answered, how long that took, and what came before it in its session. With --config: each rule of that file with each of its conditions.'
@@ -399,6 +400,15 @@ _shtab_penstock_unwrap_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_penstock_unwrap_defaults_added=0
 
+_shtab_penstock_variants_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--config[the configuration with the variants section]:FILE:"
+  "(*):recordings:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_penstock_variants_defaults_added=0
+
 _shtab_penstock_verify_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--upstream[an upstream that is running\: Streamable HTTP or legacy SSE]:URL:"
@@ -533,6 +543,7 @@ _shtab_penstock() {
         token) _arguments -C -s $_shtab_penstock_token_options ;;
         tools) _arguments -C -s $_shtab_penstock_tools_options ;;
         unwrap) _arguments -C -s $_shtab_penstock_unwrap_options ;;
+        variants) _arguments -C -s $_shtab_penstock_variants_options ;;
         verify) _arguments -C -s $_shtab_penstock_verify_options ;;
         watch) _arguments -C -s $_shtab_penstock_watch_options ;;
         why) _arguments -C -s $_shtab_penstock_why_options ;;

@@ -26,6 +26,7 @@ from penstock.config.model import (
     patterns_in,
     with_terms,
 )
+from penstock.config.variants import read_variants
 from penstock.errors import ConfigError, FaultyFile, PenstockError
 from penstock.policy.faults import did_you_mean
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
@@ -153,6 +154,7 @@ class ConfigReading:
             interceptor=self._interceptor(anomalies),
             observe=self._observe(),
             anomalies=anomalies,
+            variants=read_variants(cast("Section | None", root.get("variants")), self.path, self.findings),
             workers=cast("int", root.get("workers", 1)),
             divides_limits=root.get("worker_limits") == "divide",
             shared=self._shared(),

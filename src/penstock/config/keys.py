@@ -100,6 +100,12 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             "Tell when a session is unusual by a baseline, and what `is_new` asks.",
             section="anomalies",
         ),
+        Key(
+            "variants",
+            Kind.SECTION,
+            "Several rule sets: shares of the sessions, and shadows that only watch.",
+            section="variants",
+        ),
         Key("mask", Kind.SECTION, "What is masked wherever something is kept.", section="mask"),
         Key("workers", Kind.WORKERS, "Processes that serve one port (Linux); `auto`: one a core. Default 1."),
         Key(
@@ -247,6 +253,22 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
             Kind.TEXT,
             "The profile of who chooses none; default all, but with `auth` to be written.",
         ),
+    ),
+    "variants": (
+        Key(
+            "split_by",
+            Kind.CHOICE,
+            "What decides which set a session has; default session.",
+            ("session", "client_name", "principal"),
+        ),
+        Key("salt", Kind.TEXT, "Another salt deals the sessions out anew; with one salt, alike everywhere."),
+        Key("sets", Kind.SECTIONS, "The rule sets.", section="variant"),
+    ),
+    "variant": (
+        Key("name", Kind.TEXT, "What it is called in recordings."),
+        Key("file", Kind.TEXT, "The configuration whose `interceptor` it is; default this file's own."),
+        Key("share", Kind.NUMBER, "Of the sessions, in per cent; those of all sets make 100."),
+        Key("shadow", Kind.FLAG, "Judge every message after the live verdict, and change nothing."),
     ),
     "anomalies": (
         Key("baseline", Kind.TEXT, "What `penstock baseline` has written; frozen while Penstock runs."),

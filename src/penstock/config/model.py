@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.auth.terms import AccessTerms
     from penstock.config.anomalies import Anomalies
     from penstock.config.shared import PeerSettings, SharedSettings
+    from penstock.config.variants import Variants
     from penstock.observe.replay import ReplayBook
     from penstock.observe.settings import ObserveSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
@@ -118,6 +119,7 @@ class ProxyConfig(Struct, frozen=True):
     digest: bytes = b""  # of what was in it
     observe: ObserveSettings | None = None  # what is kept, counted and traced, where something is
     anomalies: Anomalies | None = None  # what is told of as unusual
+    variants: Variants | None = None  # several rule sets
     workers: int = 1  # processes that serve one port; 0: as many as there are cores
     divides_limits: bool = False  # each worker has its part of every limit
     shared: SharedSettings | None = None  # what several instances share
@@ -172,6 +174,7 @@ class FileConfig(Struct, frozen=True):
     interceptor: InterceptorConfig | None = None
     observe: tuple[tuple[str, dict[str, object]], ...] = ()  # the sections of what watches
     anomalies: Anomalies | None = None  # what is told of as unusual
+    variants: Variants | None = None  # several rule sets
     workers: int = 1
     divides_limits: bool = False
     shared: SharedSettings | None = None

@@ -163,6 +163,7 @@ _NAMES = {
     "peer": "peer",
     "observe": "record, audit, metrics, telemetry or mask",
     "anomalies": "anomalies",
+    "variants": "variants",
 }
 
 

@@ -60,6 +60,14 @@ class Rules:
     def __init__(self, interceptor: Interceptor | None) -> None:
         self.current = interceptor
 
+    def replace(self, interceptor: Interceptor | None) -> None:
+        """Other rules are in force."""
+        self.current = interceptor
+
+    def pick(self, session: Session, method: str | None) -> Interceptor | None:
+        """The rules for a message of this session."""
+        return self.current
+
 
 class RuledGate(Gate):
     """The plain gate, with the rules behind it on the way up and on the way back."""
@@ -122,7 +130,8 @@ class RuledGate(Gate):
                 is_complaint = message.id_token in (None, b"null") and not message.has_result
                 if self.is_ruled and not is_complaint:
                     return Drop(Why("rules", "drop", "it answers a question that nobody asked"))
-                exchange.rules, exchange.request = self._rules.current, message
+                exchange.rules = self._rules.pick(exchange.session, None)
+                exchange.request = message
         shown = message
         if isinstance(verdict, Forward) and verdict.word == "change" and verdict.message is not None:
             shown = exchange.response = verdict.message  # what a lock has left of it
@@ -134,7 +143,7 @@ class RuledGate(Gate):
 
     def _client_answers(self, message: Message, exchange: Exchange) -> Verdict:
         if exchange.request is NO_REQUEST:
-            rules = self._rules.current
+            rules = self._rules.pick(exchange.session, None)
             if rules is not None and rules.watches_answers_of_clients:
                 # Servers convert ids before they look for the question, "0" to 0 and "" too: nobody can tell
                 # what this answers to whom, so a rule about answers would miss it.
@@ -150,7 +159,7 @@ class RuledGate(Gate):
     def _begin(self, message: Message, exchange: Exchange) -> None:
         """These rules are asked about the message and its answer, reload or not."""
         exchange.session.count(message.method, message.kind)
-        exchange.rules = self._rules.current
+        exchange.rules = self._rules.pick(exchange.session, message.method)
         exchange.request = message
         exchange.weight = len(message.raw)
         exchange.started = exchange.started or self._clock()

@@ -63,6 +63,7 @@ class Line(Struct):
     status: int = 0
     era: str = ""
     client: str = ""
+    variant: str = ""
     at: str = ""
     link: str = ""
     asked: str = ""
@@ -151,7 +152,12 @@ def encode_record(record: Record) -> list[bytes]:
         head += f',"status":{record.status}'
     session = record.session
     about = _known.get(session.id)
-    if about is None or about[0] is not session.era or about[1] is not session.client_name:
+    if (
+        about is None
+        or about[0] is not session.era
+        or about[1] is not session.client_name
+        or about[3] is not session.variant
+    ):
         about = _about(session)
     head += about[2]
     if record.headers:
@@ -181,7 +187,7 @@ def _reasons(why: Why) -> str:
     return out + (f',"code":{why.code}' if why.code else "")
 
 
-_About = tuple[object, str | None, str]
+_About = tuple[object, str | None, str, str]
 _known: dict[str, _About] = {}
 _MOST_KNOWN = 100
 
@@ -191,9 +197,11 @@ def _about(session: Session) -> _About:
     out = f',"era":"{session.era.value}"' if session.era is not None else ""
     if session.client_name:
         out += f',"client":{_text(session.client_name)}'
+    if session.variant:
+        out += f',"variant":{_text(session.variant)}'
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
-    about = _known[session.id] = session.era, session.client_name, out
+    about = _known[session.id] = session.era, session.client_name, out, session.variant
     return about
 
 

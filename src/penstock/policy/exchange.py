@@ -60,6 +60,7 @@ class Session(Struct):
     stats: dict[str, MethodStats] = msgspec.field(default_factory=dict)  # by method
     values: dict[str, Scalar] = msgspec.field(default_factory=dict)  # set_state, state_equals ...
     annotations: dict[str, dict[str, bytes] | None] = msgspec.field(default_factory=dict)  # by tool
+    variant: str = ""  # which of several rule sets it has
     flow: Any = None  # what rules remember of answers (rules/flow.Flow)
     tasks: dict[str, Message] = msgspec.field(default_factory=dict)  # which request began which task
     waiting: dict[Wait, None] = msgspec.field(default_factory=dict)  # messages not decided about yet

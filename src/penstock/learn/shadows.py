@@ -1,0 +1,124 @@
+"""Shadow rule sets: each message is judged by them after the live verdict, on paper. Nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+
+from msgspec import Raw
+
+from penstock.gate.record import Observer
+from penstock.learn.events import STOPPED
+from penstock.observe import bounds
+from penstock.observe.record import Record
+from penstock.observe.recording import Line
+from penstock.observe.writing import Queue, WriterThread
+
+log = logging.getLogger("penstock")
+
+Judged = tuple[str, str]
+"""The word of a verdict, and the rule it is by."""
+JudgeLine = Callable[[Line], Awaitable[Judged | None]]
+
+
+class ShadowSink:
+    """Judges what came by, in the thread that writes."""
+
+    def __init__(self, sets: list[tuple[str, JudgeLine]]) -> None:
+        self._sets = sets
+        self._index = 0
+        self._indexes: dict[int, int] = {}  # of requests, by the record they were told with
+        self.counts: Counter[tuple[str, str, str]] = Counter()  # set, what is different, rule
+        self.judged = 0
+        self.is_closed = False
+
+    def write_batch(self, records: list[Record]) -> None:
+        """Judges them."""
+        for record in records:
+            line = self._line(record)
+            self.judged += 1
+            for name, judge in self._sets:
+                found = asyncio.run(_awaited(judge(line)))
+                if found is None:
+                    continue
+                word, rule = found
+                was, is_now = record.verdict in STOPPED, word in STOPPED
+                if is_now and not was:
+                    self.counts[name, "would have stopped", rule] += 1
+                elif was and not is_now:
+                    self.counts[name, "would have passed", record.why.rule if record.why else ""] += 1
+
+    def _line(self, record: Record) -> Line:
+        self._index += 1
+        asked = 0
+        if record.request is not None:
+            asked = self._indexes.pop(id(record.request), 0)
+        elif record.kind == "request":
+            if len(self._indexes) >= bounds.OPEN_REQUESTS:
+                self._indexes.pop(next(iter(self._indexes)))
+            self._indexes[id(record)] = self._index
+        session = record.session
+        return Line(
+            i=self._index,
+            t=record.received,
+            s=session.id,
+            sender=record.sender,
+            kind=record.kind,
+            verdict=record.verdict,
+            by=record.why.rule if record.why is not None else "",
+            applied=list(record.why.rules) if record.why is not None else [],
+            re=asked,
+            era=session.era.value if session.era is not None else "",
+            client=session.client_name or "",
+            n=len(record.raw),
+            msg=Raw(record.raw),
+        )
+
+    def write_lost(self, count: int, first: Record, last: Record) -> None:
+        """Some were not judged; the queue says how many."""
+
+    def close(self) -> None:
+        """Says what would have been different."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        log.info("Shadow sets have judged %d messages.", self.judged)
+        for (name, what, rule), count in sorted(self.counts.items()):
+            log.info("Shadow set %s %s %d messages (rule %s).", name, what, count, rule or "-")
+
+
+async def _awaited(work: Awaitable[Judged | None]) -> Judged | None:
+    return await work
+
+
+class Shadowing(Observer):
+    """Hands every message to the shadow sets. What they fall behind with is dropped and counted."""
+
+    def __init__(self, sets: list[tuple[str, JudgeLine]]) -> None:
+        self.sink = ShadowSink(sets)
+        self.queue = Queue("shadow sets", self.sink)
+        self._thread: WriterThread | None = None
+
+    async def start(self) -> None:
+        """Begins."""
+        self._thread = WriterThread([self.queue])
+
+    def saw(self, record: Record) -> None:
+        """A message came by."""
+        if self._thread is not None and record.sender != "penstock" and record.kind != "other":
+            self.queue.add(record)
+            self._thread.told()
+
+    def rules_changed(self, rules: str) -> None:
+        """The shadows stay what they are."""
+
+    def count_custom(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
+        """What live rules count is theirs."""
+
+    def close(self) -> None:
+        """Judges what waits, and ends."""
+        if self._thread is not None:
+            self._thread.close(bounds.SINK_CLOSE_SECONDS)
+            self._thread = None

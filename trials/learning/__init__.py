@@ -1,0 +1,1 @@
+"""How well what is learned finds injected calls: `make eval-learning` writes docs/learning.md."""
