@@ -27,7 +27,13 @@ from penstock.relay.adapters.aggregate.member import Known, Member
 from penstock.relay.adapters.aggregate.opening import Opening
 from penstock.relay.adapters.era_link import LegacyClientLink, names_modern
 from penstock.relay.contracts import UpstreamLink
-from penstock.relay.tool_list_pages import ToolListPages, own_id, own_notification, own_request
+from penstock.relay.tool_list_pages import (
+    ToolListPages,
+    maybe_error_text,
+    own_id,
+    own_notification,
+    own_request,
+)
 from penstock.relay.upstream_probe import NotThisEra
 from penstock.wire.json.ambiguity import Ambiguous, NotAnArray, NotAnObject, NotJson, elements, members
 from penstock.wire.mcp.eras import Era
@@ -158,7 +164,8 @@ class MemberLink:
             self._link = LegacyClientLink(self._link, self, request, answer)
             answer = await again
             if "result" not in answer.envelope:
-                raise NotThisEra("The upstream refused to initialize", bytes(answer.envelope["error"]))
+                said = maybe_error_text(answer.envelope["error"])
+                raise ToolListFailed(f"It answers neither initialize nor server/discover: {said}")
             self.member.speaks_modern = True
         self.send_own_word("notifications/initialized")
         return bytes(answer.envelope["result"])
