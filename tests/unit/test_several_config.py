@@ -98,3 +98,33 @@ def test_options_for_one_upstream_are_refused_for_several() -> None:
     options = proxy_parser().parse_args(["--config", "x", "--env", "A=b"])
     with pytest.raises(UsageError, match="one upstream"):
         make_config(options, read(TWO))
+
+
+CLIENT_FILES = {
+    ".claude.json": '{"numStartups": 3, "mcpServers": {"a": {"type": "stdio", "command": "x"},'
+    ' "b": {"type": "http", "url": "http://h/mcp", "headers": {"K": "v"}}}}',
+    "settings.json": '{"theme": "dark", "context_servers": {"a": {"command": "x"}, "b": {"command": "z"}}}',
+    "config.toml": 'model = "m"\n[mcp_servers.a]\ncommand = "x"\n[mcp_servers.b]\nurl = "http://h/mcp"\n'
+    '[mcp_servers.b.http_headers]\nK = "v"\n',
+    "opencode.json": '{"mcp": {"a": {"type": "local", "command": ["x", "y"], "environment": {"E": "1"}},'
+    ' "b": {"type": "remote", "url": "http://h/mcp"}}}',
+    "config.yaml": "extensions:\n  a: {type: stdio, cmd: x, args: [y], envs: {E: '1'}}\n"
+    "  b: {type: sse, uri: 'http://h/sse'}\n  c: {type: builtin}\n",
+}
+
+
+@pytest.mark.parametrize("name", CLIENT_FILES)
+def test_a_clients_own_file_loads_as_it_is(name: str) -> None:
+    found = parse_file(f"/home/me/{name}", CLIENT_FILES[name].encode(), {}).upstream
+    assert isinstance(found, SeveralUpstreams)
+    assert [member.terms.name for member in found.members] == ["a", "b"]
+    one = parse_file(f"/home/me/{name}", CLIENT_FILES[name].encode(), {}, ("a",)).upstream
+    assert isinstance(one, CommandUpstream)
+    assert one.command[0] == "x"
+
+
+@pytest.mark.parametrize("name", ["gate.json", ".mcp.json"])
+def test_a_slip_in_our_own_file_is_not_taken_for_a_clients(name: str) -> None:
+    text = '{"tols": {"deny": ["^rm"]}, "mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}'
+    with pytest.raises(FaultyFile, match="fault"):
+        parse_file(name, text.encode(), {})

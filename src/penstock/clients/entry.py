@@ -70,15 +70,16 @@ def entries(file: ClientFile, client: Client, scope: str, project: str) -> Itera
     shape = client.shape
     if client.name == "continue" and file.form == "json":
         shape = Shape(remote_types=("http", "sse"))
-    yield from _in_table(tree, (), shape, scope)
+    yield from in_table(tree, (), shape, scope)
     if client.has_local_scope and scope == "user":
         projects = tree.get("projects")
         inner = projects.get(project) if isinstance(projects, dict) else None
         if isinstance(inner, dict):
-            yield from _in_table(inner, ("projects", project), shape, "local")
+            yield from in_table(inner, ("projects", project), shape, "local")
 
 
-def _in_table(tree: dict[str, Any], path: Path, shape: Shape, scope: str) -> Iterator[Entry]:
+def in_table(tree: dict[str, Any], path: Path, shape: Shape, scope: str) -> Iterator[Entry]:
+    """The servers in the table of a client's file, or of a part of it."""
     table: Any = tree
     for step in shape.table:
         table = table.get(step) if isinstance(table, dict) else None

@@ -63,7 +63,6 @@ def _member(member: Member) -> Iterator[str]:
         "lazy" if terms.is_lazy else "",
         f"stopped after {terms.idle_seconds:g} s of rest" if terms.idle_seconds is not None else "",
         "required" if terms.is_required else "",
-        "one link for all sessions" if terms.is_shared else "",
         "its loss ends us" if terms.exits_on_loss else "",
     ]
     if any(words):

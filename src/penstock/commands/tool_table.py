@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-from penstock.config.model import ProxyConfig
+from penstock.config.model import ProxyConfig, SeveralUpstreams
 from penstock.net.warden import Warden
 from penstock.open_links import open_upstream
 from penstock.policy.tools.catalog import ToolCatalog, view
@@ -20,6 +20,10 @@ log = logging.getLogger("penstock")
 
 async def show(config: ProxyConfig, form: str, tokenizer: str = "estimate") -> int:
     """Asks the upstream for its tools and prints them to stdout."""
+    if isinstance(config.upstream, SeveralUpstreams):
+        from penstock.commands.several_tools import show_several
+
+        return await show_several(config, form)
     count, how = None, HOW_ESTIMATED
     if tokenizer != "estimate":
         from penstock.commands.tokenizer import HOW_COUNTED, counted, maybe_counter

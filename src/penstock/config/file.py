@@ -74,8 +74,20 @@ def parse_file(
     """What the bytes of a file called `path` ask for. Raises FaultyFile. `picked`: the only servers of it
     that count, whatever else it says of them."""
     reading = ConfigReading(path, data, environ, picked)
+    if reading.findings.all:
+        reading = maybe_of_client(path, data, environ, picked) or reading
     reading.raise_faults()
     return reading.config
+
+
+def maybe_of_client(
+    path: str, data: bytes, environ: Mapping[str, str], picked: tuple[str, ...] | None
+) -> ConfigReading | None:
+    """The servers of an AI client's own file, which has keys that mean nothing here; None when it is none."""
+    from penstock.clients.as_config import maybe_config
+
+    servers = maybe_config(path, data)
+    return None if servers is None else ConfigReading(path, servers, environ, picked, digest_of(data))
 
 
 class ConfigReading:
@@ -90,12 +102,14 @@ class ConfigReading:
         data: bytes,
         environ: Mapping[str, str] = os.environ,
         picked: tuple[str, ...] | None = None,
+        digest: bytes | None = None,
     ) -> None:
+        """`digest`: of the client's file that `data`, then JSON, was taken from."""
         self.path = path
         self._picked = picked
         self._members: MembersReading | None = None  # where several servers may be
-        self._digest = digest_of(data)
-        self.document = read_document_or_fail(path, data)
+        self._digest = digest_of(data) if digest is None else digest
+        self.document = read_document_or_fail(path if digest is None else f"{path}.json", data)
         self.findings = Findings()
         self._environ = environ
         tree = self.document.tree

@@ -33,7 +33,7 @@ from penstock.policy.tools.tool_filter import ToolFilter
 if TYPE_CHECKING:
     from penstock.config.file import ConfigReading, Servers
 
-ONLY_AMONG_SEVERAL = ("rename", "prefix", "lazy", "idle_stop", "required", "ask", "uris", "methods", "share")
+ONLY_AMONG_SEVERAL = ("rename", "prefix", "lazy", "idle_stop", "required", "ask", "uris", "methods")
 """Keys of an entry that mean something only where we stand for it: one that has any is not just passed on."""
 
 _LEAST_BUDGET = 16
@@ -113,7 +113,6 @@ class MembersReading:
             asks=self._asks(server, path),
             uris=self._compiled(server, "uris", path),
             methods=self._compiled(server, "methods", path),
-            is_shared=bool(server.get("share")),
             exits_on_loss=server.get("on_loss") == "exit",
             shows_origin=bool(server.get("show_origin", True)),
             list_seconds=cast("float", times.get("list", MemberTerms("", "").list_seconds)),

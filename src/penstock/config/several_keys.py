@@ -16,7 +16,6 @@ MEMBER_KEYS = (
     Key("ask", Kind.TEXTS, "With several: what it may ask of clients: sampling, elicitation, roots."),
     Key("uris", Kind.TEXTS, "With several: patterns of the resources that are its own."),
     Key("methods", Kind.TEXTS, "With several: patterns of methods outside MCP that are its own."),
-    Key("share", Kind.FLAG, "With several: one link for all sessions of clients, and not one each."),
     Key("on_loss", Kind.CHOICE, "With several: look for it again (default), or end.", ("retry", "exit")),
     Key(
         "inherit_env", Kind.FLAG, "With several: pass all of our environment on; default PATH, HOME and such."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from doors import StdioDoor
-from several import Several, names, over_http, over_sse, says
+from doors import DEADLINE, StdioDoor
+from several import PENSTOCK, Several, names, over_http, over_sse, says
 
 
 def two(work: Path, **rest: object) -> Several:
@@ -197,3 +198,22 @@ def test_18_a_batch_over_two_upstreams_is_answered_as_one_array(tmp_path: Path) 
         assert {one["id"]: says(one) for one in found} == {1: "one:first", 2: "two:second"}
     finally:
         client.close()
+
+
+def test_the_tools_command_says_whose_each_tool_is_and_why_it_is_not_there(tmp_path: Path) -> None:
+    several = Several(tmp_path, tools={"deny": ["^two__echo$"]})
+    several.add("one", {"tools": {"deny": ["^own$"]}}, tools=["echo", "own"]).add("two", tools=["echo", "b"])
+    words = [*PENSTOCK, "tools", "--config", str(several.write()), "--format", "json"]
+    done = subprocess.run(words, capture_output=True, timeout=DEADLINE, check=True)
+    report = json.loads(done.stdout)
+    assert [(row["name"], row["server"], row["own_name"]) for row in report["allowed"]] == [
+        ("echo", "one", "echo"),
+        ("b", "two", "b"),
+    ]
+    assert [(row["server"], row["own_name"], row["why"]) for row in report["denied"]] == [
+        ("two", "echo", "--deny ^two__echo$"),
+        ("one", "own", "--deny ^own$"),
+    ]
+    words = [*PENSTOCK, "tools", "--config", str(several.path), "--only", "two"]
+    done = subprocess.run(words, capture_output=True, timeout=DEADLINE, check=True)
+    assert done.stdout.decode().splitlines()[1].split()[0] == "echo"

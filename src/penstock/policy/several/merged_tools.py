@@ -34,6 +34,7 @@ class MergedTools(Struct, frozen=True):
     shown: dict[str, int] = {}  # how many of each server are listed
     renamed: dict[str, int] = {}  # and how many under another name
     hidden: dict[str, int] = {}
+    denied: dict[str, Owner] = {}  # whose the names are that are denied by what clients would see
 
 
 def member_choice(terms: MemberTerms, whole: ToolFilter) -> ToolFilter:
@@ -73,15 +74,16 @@ def merge_tools(
     allowed = {tool.name for tool in merged.allowed}
     shown: dict[str, int] = {}
     renamed: dict[str, int] = {}
+    denied: dict[str, Owner] = {}
     for name, owner in list(owners.items()):
         if name not in allowed:
             hidden[owner.member] = hidden.get(owner.member, 0) + 1
-            del owners[name]
+            denied[name] = owners.pop(name)
             continue
         shown[owner.member] = shown.get(owner.member, 0) + 1
         if owner.is_renamed:
             renamed[owner.member] = renamed.get(owner.member, 0) + 1
-    return MergedTools(merged, owners, tuple(left_out), shown, renamed, hidden)
+    return MergedTools(merged, owners, tuple(left_out), shown, renamed, hidden, denied)
 
 
 def renamed_entry(raw: bytes, name: str) -> bytes:

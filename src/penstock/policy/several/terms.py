@@ -73,7 +73,6 @@ class MemberTerms(Struct, frozen=True):
     asks: frozenset[str] = frozenset(QUESTIONS)  # what it may ask of clients
     uris: tuple[Pattern, ...] = ()  # resources that are its own
     methods: tuple[Pattern, ...] = ()  # methods outside MCP that are its own
-    is_shared: bool = False  # one link for all sessions
     exits_on_loss: bool = False
     shows_origin: bool = True  # its name before what it asks of people
     list_seconds: float = 10.0

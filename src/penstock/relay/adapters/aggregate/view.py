@@ -20,7 +20,7 @@ from penstock.policy.several.merged_tools import (
     merge_tools,
 )
 from penstock.policy.several.terms import SearchTerms
-from penstock.policy.tools.catalog import ToolCatalog, build_catalog
+from penstock.policy.tools.catalog import DeniedTool, ToolCatalog, build_catalog
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.upstream_tools import BadToolList
 from penstock.relay.adapters.aggregate.member import Known, Member, State
@@ -125,6 +125,11 @@ class View:
         from penstock.policy.several.finder import wrapper_of
 
         return self.finder.unwrap(message) if self.finder is not None and wrapper_of(message) else None
+
+    def hidden_of(self, member: Member) -> tuple[DeniedTool, ...]:
+        """A member's tools that are hidden by its own names."""
+        kept = self._lists.get(member.name)
+        return () if kept is None else kept[1].denied
 
     def forget(self) -> None:
         """The members are others: nothing that was made for one of their names counts any more."""
