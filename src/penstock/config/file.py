@@ -28,7 +28,6 @@ from penstock.config.model import (
 )
 from penstock.config.variants import read_variants
 from penstock.errors import ConfigError, FaultyFile, PenstockError
-from penstock.policy.faults import did_you_mean
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.wire.http.url import parse_url
@@ -295,13 +294,13 @@ class ConfigReading:
         for table in SERVER_TABLES:
             for name, server in cast("dict[str, Section]", self.root.get(table) or {}).items():
                 servers[name] = (table, name), server
-        if any(name in self.root for name in SEVERAL) or servers:
+        if servers or self._picked is not None or "server" in upstream or self.root.keys() & set(SEVERAL):
             from penstock.config.members import MembersReading
 
             self._members = MembersReading(self)
         own = [name for name in upstream if name != "server"]
-        if self._picked is not None:
-            return self._only(servers, self._picked)
+        if self._picked is not None and self._members is not None:
+            return self._members.only(servers, self._picked)
         if own:
             if servers or "server" in upstream:
                 where: Path = (
@@ -309,39 +308,10 @@ class ConfigReading:
                 )
                 self.findings.add(where, f"the upstream is here twice: upstream.{own[0]} names another")
             return self.reach(upstream, ("upstream",)), {}
-        if "server" in upstream:
-            return self._only(servers, (str(upstream["server"]),), ("upstream", "server"))
-        return self._only(servers)
-
-    def _only(
-        self, servers: Servers, picked: tuple[str, ...] | None = None, where: Path = ()
-    ) -> tuple[Upstream, Section]:
-        """The servers that count: those that were picked, or those that are not disabled."""
-        for name in [] if picked is None else picked:
-            if name not in servers:
-                hint = did_you_mean(name, list(servers))
-                known = f"the servers are {', '.join(servers)}" if servers else "there is no mcpServers"
-                self.findings.add(where, f'no server is called "{name}"; {known}', hint)
-                return None, {}
-        active = {
-            name: (path, server)
-            for name, (path, server) in servers.items()
-            if (
-                name in picked
-                if picked is not None
-                else not server.get("disabled") and server.get("enabled", True)
-            )
-        }
-        if not active:
-            if servers:
-                first = next(iter(servers.values()))[0]
-                self.findings.add(first[:1], "every server here is disabled")
+        if self._members is None:
             return None, {}
-        assert self._members is not None
-        if self._members.is_several(active):
-            return self._members.read(active), {}
-        path, server = next(iter(active.values()))
-        return self.reach(server, path), server
+        picked = (str(upstream["server"]),) if "server" in upstream else None
+        return self._members.only(servers, picked, ("upstream", "server"))
 
     def reach(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
         """How the upstream that a section names is reached; None when it has faults."""

@@ -31,7 +31,7 @@ from penstock.policy.several.terms import (
 from penstock.policy.tools.tool_filter import ToolFilter
 
 if TYPE_CHECKING:
-    from penstock.config.file import ConfigReading, Servers
+    from penstock.config.file import ConfigReading, Servers, Upstream
 
 ONLY_AMONG_SEVERAL = ("rename", "prefix", "lazy", "idle_stop", "required", "ask", "uris", "methods")
 """Keys of an entry that mean something only where we stand for it: one that has any is not just passed on."""
@@ -46,6 +46,36 @@ class MembersReading:
     def __init__(self, reading: ConfigReading) -> None:
         self._reading = reading
         self._findings = reading.findings
+
+    def only(
+        self, servers: Servers, picked: tuple[str, ...] | None = None, where: Path = ()
+    ) -> tuple[Upstream, Section]:
+        """The upstream that the servers make which count, those that were picked or those that are not
+        disabled; and the entry of the only one, if it is passed on as it is."""
+        for name in [] if picked is None else picked:
+            if name not in servers:
+                hint = did_you_mean(name, list(servers))
+                known = f"the servers are {', '.join(servers)}" if servers else "there is no mcpServers"
+                self._findings.add(where, f'no server is called "{name}"; {known}', hint)
+                return None, {}
+        active = {
+            name: (path, server)
+            for name, (path, server) in servers.items()
+            if (
+                name in picked
+                if picked is not None
+                else not server.get("disabled") and server.get("enabled", True)
+            )
+        }
+        if not active:
+            if servers:
+                first = next(iter(servers.values()))[0]
+                self._findings.add(first[:1], "every server here is disabled")
+            return None, {}
+        if self.is_several(active):
+            return self.read(active), {}
+        path, server = next(iter(active.values()))
+        return self._reading.reach(server, path), server
 
     def is_several(self, active: Servers) -> bool:
         """Whether the servers are served as one whole, and not the only one as it is."""
