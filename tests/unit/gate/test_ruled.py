@@ -16,6 +16,8 @@ from penstock.policy.exchange import Exchange, Session
 from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import build
+from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.tool_lock import ToolLock
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
 from penstock.wire.mcp.replies import error_code
@@ -463,3 +465,265 @@ def test_the_client_is_called_what_it_calls_itself() -> None:
     )
     gate.client_says(modern, begun(modern, session))
     assert session.client_name == "new"
+
+
+CANCEL = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}'
+UNASKED = "it answers a question that nobody asked"
+
+
+class Noted(Wait):
+    """A request that waits, and whether it was cancelled."""
+
+    is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+def waiting_in(session: Session) -> Noted:
+    wait = Noted(client(PING.replace(b"1,", b"7,", 1)), True)
+    session.waiting[wait] = None
+    return wait
+
+
+def test_a_gate_with_rules_objects_and_keeps_requests_only_as_long_as_there_are_some() -> None:
+    gate, _ = gate_of(passes)
+    assert gate.may_object
+    assert gate.keeps_requests
+    assert gate.is_ruled
+    gate._rules.current = None
+    assert not gate.keeps_requests
+    assert not gate.is_ruled
+    assert RuledGate(ToolFilter(), None, Rules(None)).may_object
+
+
+def test_who_cancels_what_the_rules_still_look_at_is_not_passed_on_and_the_verdict_says_why() -> None:
+    gate, stub = gate_of(passes)
+    session = Session(id="s")
+    wait = waiting_in(session)
+    message = client(CANCEL)
+    verdict = gate.client_says(message, begun(message, session))
+    assert isinstance(verdict, Drop)
+    assert (verdict.why.rule, verdict.why.action) == ("rules", "drop")
+    assert verdict.why.reason == "it cancels a request that never went upstream"
+    assert wait.is_cancelled
+    assert stub.asked == []
+
+
+def test_only_a_cancellation_cancels() -> None:
+    gate, stub = gate_of(passes)
+    session = Session(id="s")
+    wait = waiting_in(session)
+    for raw in (
+        CANCEL.replace(b"cancelled", b"progress"),
+        CANCEL.replace(b"7", b"8"),
+        CANCEL.replace(b"requestId", b"x"),
+    ):
+        assert gate.client_says(client(raw), begun(client(raw), session)) is FORWARD
+    bare = client(b'{"jsonrpc":"2.0","method":"notifications/cancelled"}')
+    assert gate.client_says(bare, begun(bare, session)) is FORWARD
+    session.is_shared = True  # an id may be another client's
+    assert gate.client_says(client(CANCEL), begun(client(CANCEL), session)) is FORWARD
+    assert not wait.is_cancelled
+    assert len(stub.asked) == 5
+
+
+def test_an_answer_to_nothing_is_dropped_but_a_complaint_passes_and_is_looked_at() -> None:
+    for raw, is_dropped in (
+        (RESULT, True),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m"}}', True),
+        (b'{"jsonrpc":"2.0","id":null,"result":{}}', True),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"m"}}', False),
+    ):
+        gate, stub = gate_of(passes)
+        verdict = gate.upstream_says(upstream(raw), Exchange(session=Session(id="s")))
+        assert isinstance(verdict, Drop) is is_dropped, raw
+        assert len(stub.asked) == (not is_dropped)
+        if isinstance(verdict, Drop):
+            assert (verdict.why.rule, verdict.why.action, verdict.why.reason) == ("rules", "drop", UNASKED)
+
+
+def test_without_rules_in_force_an_answer_to_nothing_is_nobodys_business() -> None:
+    gate = RuledGate(CHOICE, None, Rules(None))
+    exchange = Exchange(session=Session(id="s"))
+    assert gate.upstream_says(upstream(RESULT), exchange) is FORWARD
+
+
+@pytest.mark.parametrize(
+    ("raw", "answers", "errors"),
+    [(RESULT, 1, 0), (b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m"}}', 0, 1)],
+)
+def test_answers_and_errors_are_counted_apart_on_either_way(raw: bytes, answers: int, errors: int) -> None:
+    gate, _ = gate_of(passes)
+    session = Session(id="s")
+    message = call()
+    exchange = begun(message, session)
+    gate.client_says(message, exchange)
+    gate.upstream_says(upstream(raw), exchange)
+    stats = session.stats["tools/call"]
+    assert (stats.requests, stats.responses, stats.errors) == (1, answers, errors)
+    ask = upstream(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
+    asked = begun(ask, session)
+    gate.upstream_says(ask, asked)
+    gate.client_says(client(raw), asked)
+    stats = session.stats["roots/list"]
+    assert (stats.requests, stats.responses, stats.errors) == (1, answers, errors)
+    assert asked.response is not None
+    assert asked.answered is not None
+
+
+def test_an_answer_of_a_clients_to_nothing_is_dropped_where_rules_watch_such_answers() -> None:
+    gate, stub = gate_of(passes, "roots/list")
+    verdict = gate.client_says(client(RESULT), Exchange(session=Session(id="s")))
+    assert isinstance(verdict, Drop)
+    assert (verdict.why.rule, verdict.why.action, verdict.why.reason) == ("rules", "drop", UNASKED)
+    lax, others = gate_of(passes, "tools/call")
+    exchange = Exchange(session=Session(id="s"))
+    assert lax.client_says(client(RESULT), exchange) is FORWARD
+    assert exchange.request.raw == RESULT
+    assert exchange.session.message_count == 1
+    assert stub.asked == others.asked == []
+    off = RuledGate(CHOICE, None, Rules(None))
+    assert off.client_says(client(RESULT), Exchange(session=Session(id="s"))) is FORWARD
+
+
+def test_rules_are_told_which_way_an_answer_of_a_clients_goes() -> None:
+    gate, stub = gate_of(passes)
+    ask = upstream(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
+    exchange = begun(ask)
+    gate.upstream_says(ask, exchange)
+    gate.client_says(client(RESULT), exchange)
+    assert [direction for direction, _ in stub.asked] == ["upstream", "client"]
+
+
+def test_each_way_has_its_own_rules() -> None:
+    class TwoWays(Stub):
+        def on_upstream(self, message: Message, context: Context) -> Any:
+            self.asked.append(("back", message.raw))
+            return FORWARD
+
+    stub = TwoWays(passes)
+    gate = RuledGate(CHOICE, None, Rules(stub))  # type: ignore[arg-type]
+    message = call()
+    exchange = begun(message)
+    gate.client_says(message, exchange)
+    gate.upstream_says(upstream(RESULT), exchange)
+    assert [way for way, _ in stub.asked] == ["client", "back"]
+
+
+def test_what_is_kept_of_a_request_has_its_weight_and_the_time_of_its_first_look() -> None:
+    clock = iter([5.0, 6.0, 7.0, 8.0, 9.0])
+    stub = Stub(passes)
+    gate = RuledGate(CHOICE, None, Rules(stub), lambda: next(clock))  # type: ignore[arg-type]
+    message = call()
+    exchange = begun(message)
+    gate.client_says(message, exchange)
+    assert exchange.weight == len(message.raw)
+    assert exchange.started == 5.0
+    gate.client_says(message, exchange)  # once more, as after it was held
+    assert exchange.started == 5.0
+
+
+def test_what_a_lock_has_left_of_an_answer_is_what_the_rules_see() -> None:
+    stub = Stub(passes)
+    gate = RuledGate(ToolFilter(lock=ToolLock({}, {}, ())), None, Rules(stub))  # type: ignore[arg-type]
+    ask = client(b'{"jsonrpc":"2.0","id":1,"method":"prompts/list"}')
+    exchange = begun(ask)
+    gate.client_says(ask, exchange)
+    listed = upstream(b'{"jsonrpc":"2.0","id":1,"result":{"prompts":[{"name":"new"}]}}')
+    verdict = gate.upstream_says(listed, exchange)
+    assert isinstance(verdict, Forward)
+    assert verdict.message is not None
+    assert b"new" not in verdict.message.raw
+    assert stub.asked[-1] == ("upstream", verdict.message.raw)
+    assert exchange.response is verdict.message
+
+
+def test_what_the_plain_gate_withholds_is_not_shown_to_the_rules() -> None:
+    gate, stub = gate_of(passes)
+    message = client(b'{"jsonrpc":"2.0","id":1,"method":"resources/list"}')
+    exchange = begun(message)
+    gate.client_says(message, exchange)
+    leak = upstream(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"%b"}]}}' % DENIED.encode())
+    verdict = gate.upstream_says(leak, exchange)
+    assert isinstance(verdict, Forward)
+    assert verdict.word == "block"
+    assert [way for way, _ in stub.asked] == ["client"]
+
+
+def test_rules_that_fail_close_and_people_hear_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(message: Message, context: Context) -> Verdict:
+        raise RuntimeError("out of order")
+
+    gate, _ = gate_of(fails)
+    verdict = gate.client_says(call(), begun(call()))
+    assert isinstance(verdict, Answer)
+    assert [(one.name, one.getMessage()) for one in caplog.records] == [("penstock", "The rules failed.")]
+    assert "out of order" in caplog.text
+
+
+def blocks_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if "blocked" in one.getMessage()]
+
+
+def test_people_hear_once_for_each_session_and_tool_of_a_block(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    gate, _ = gate_of(refused(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"m"}}'))
+    one, two = Session(id="0123456789"), Session(id="other")
+    for session in (one, one, two):
+        gate.client_says(call(), begun(call(), session))
+    ping = client(PING)
+    gate.client_says(ping, begun(ping, one))
+    assert blocks_of(caplog) == [
+        f"Rule r blocked tools/call {ALLOWED} in session 01234567.",
+        f"Rule r blocked tools/call {ALLOWED} in session other.",
+        "Rule r blocked ping in session 01234567.",
+    ]
+
+
+def test_what_has_no_name_is_a_message_and_a_long_one_is_cut_short(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    gate, _ = gate_of(refused(None))
+    exchange = Exchange(session=Session(id="s"))
+    complaint = upstream(b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"m"}}')
+    gate.upstream_says(complaint, exchange)
+    assert blocks_of(caplog) == ["Rule r blocked a message in session s."]
+    for end in (b"a", b"b"):
+        long = client(b'{"jsonrpc":"2.0","id":1,"method":"%b"}' % (b"x" * 4_000 + end))
+        gate.client_says(long, begun(long))
+    assert len(blocks_of(caplog)) == 2
+
+
+def test_what_is_told_is_forgotten_when_there_is_too_much_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    gate, _ = gate_of(refused(None))
+    for number in range(1_002):
+        gate.client_says(client(PING), begun(client(PING), Session(id=f"{number}")))
+    assert len(gate._told) == 1_000
+    first, last = Session(id="0"), Session(id="1001")
+    before = len(blocks_of(caplog))
+    gate.client_says(client(PING), begun(client(PING), last))
+    assert len(blocks_of(caplog)) == before
+    gate.client_says(client(PING), begun(client(PING), first))
+    assert len(blocks_of(caplog)) == before + 1
+
+
+def test_what_a_rule_lets_pass_is_not_told_as_blocked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    gate, _ = gate_of(passed(PING, "r"))
+    gate.client_says(client(PING), begun(client(PING)))
+    assert blocks_of(caplog) == []
+
+
+def test_a_list_that_a_rule_drops_or_leaves_alone_is_the_catalogs() -> None:
+    message = client(LIST)
+    for decide in (passes, lambda *asked: Forward(None, "flag", Why("r", "flag", "m"))):
+        gate, _ = gate_of(decide)
+        verdict = gate.client_says(message, begun(message))
+        assert isinstance(verdict, Answer)
+        assert verdict.is_list
+        assert json.loads(verdict.raw)["result"] == json.loads(catalog().result)
