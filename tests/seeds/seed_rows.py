@@ -221,14 +221,19 @@ ROWS: dict[str, Row] = {
     "N182": Row(_N, "A policy block names rule and action in its data"),
     "N183": Row(_I, "Patterns are compiled once"),
     "N184": Row(_I, "A message is parsed once"),
-    "N185": Row(_I, "Large messages are streamed", waits="judging a message while it arrives"),
+    "N185": Row(
+        _I,
+        "Large messages are streamed",
+        waits="judging a message while it arrives. It is held whole, 10 MiB at most, until it is judged; "
+        "what is longer is refused as it comes, and the events of a stream pass one by one",
+    ),
     "N186": Row(_I, "Logical operators stop at the first answer"),
     # Afterwards
     "O187": Row(_I, "Rules are reloaded without a restart"),
     "O188": Row(_I, "Transport rules and MCP rules work side by side"),
     "O189": Row(_I, "Messages are recorded when asked"),
-    "O190": Row(_S, "Several upstreams behind one proxy", waits="several upstreams"),
-    "O191": Row(_I, "Several instances share state and limits", waits="several machines"),
+    "O190": Row(_S, "Several upstreams behind one proxy"),
+    "O191": Row(_I, "Several instances share state and limits"),
     "O192": Row(_I, "Anomalies, suggested rules, A/B sets, a live view", waits="learning, live view"),
     # Where the documents disagree, settled
     "X8": Row(_C, "A listener before an upstream that dies ends, with every pending request answered"),

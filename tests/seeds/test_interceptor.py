@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from seed_rows import ROWS, row
 
+from fleet import Instances, flood, limit_rule, shared
 from gate import Gate, wait_until
+from pairs import Upstream
+from redis_server import RedisServer, needs_redis
 from ruled import PLUGINS, Hook, Ruled, rule, tool
 
 PARAMS = {"n": 7, "text": "a/b.key", "none": None, "list": [], "deep": {"x": "1"}}
@@ -510,3 +513,13 @@ def test_messages_are_recorded_when_asked(tmp_path: Path) -> None:
         gate.answer(b"1")
         assert gate.end() == 0
     assert b'{"jsonrpc":"2.0","id":1,"method":"v/odd","params":{"n" : 1e400}}' in record.read_bytes()
+
+
+@needs_redis
+@row("O191")
+def test_several_instances_count_one_limit(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as redis, Upstream("streamable", tmp_path) as upstream:
+        document = {"shared": shared(redis.url), "interceptor": {"rules": [limit_rule(5, "60s")]}}
+        with Instances(tmp_path, upstream.words(), document, count=2) as fleet:
+            assert sum(call.passed for call in flood(fleet.ports, 40)) == 5
+        assert len(upstream.calls_of("echo")) == 5

@@ -14,6 +14,7 @@ from seed_rows import row
 
 from gate import SCRIPTED, Gate, call
 from pairs import Proxy, Upstream
+from several import Several
 
 ROOT = Path(__file__).parents[2]
 TWENTY = b'{"tools":[%b]}' % b",".join(
@@ -203,3 +204,14 @@ def test_filtering_happens_once_and_nothing_else_is_kept(tmp_path: Path) -> None
             assert gate.is_alive()
         assert sum(b"tools/list" in line for line in gate.reached()) == 1
         assert gate.stderr == before
+
+
+@row("O190")
+def test_several_upstreams_stand_behind_one_proxy(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one", tools=["read", "write"]).add("two", tools=["read", "list"])
+    with several.stdio("--deny", "write") as client:
+        listed = {tool["name"] for tool in client.ask("tools/list")["result"]["tools"]}
+        assert listed == {"read", "two__read", "list"}
+        assert "result" in client.call("two__read")
+        assert client.call("write")["error"]["code"] == -32601
+    assert (several.calls("one"), several.calls("two")) == ([], ["read"])
