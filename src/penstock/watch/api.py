@@ -179,9 +179,12 @@ class Api:
         for one in self._hub.instances.values():
             for rule in one.rules:
                 key = (one.header.name, str(rule.get("id")))
+                if key in seen:
+                    continue  # of another proxy with the same name, and counted with it
                 seen.add(key)
                 count = counts.get(key)
-                rows.append({"at": key[0], "name": key[1], **rule, **(count.shown() if count else {})})
+                told = {**rule, "at": key[0], "name": key[1], "title": rule.get("name", "")}
+                rows.append({**told, **(count.shown() if count else {})})
         rows += [
             {"at": at, "name": name, "on": True, "own": True, **count.shown()}
             for (at, name), count in counts.items()
@@ -204,6 +207,8 @@ class Api:
         for one in self._hub.instances.values():
             for tool in one.tools.get("tools") or ():
                 key = (one.header.name, tool["name"])
+                if key in seen:
+                    continue  # the same server, for another client
                 seen.add(key)
                 count = used.get(key)
                 figures = count.shown() if count is not None else {"calls": 0, "errors": 0, "p95": None}
