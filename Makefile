@@ -6,10 +6,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help share dist release-check real-clients seeds demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack eval-search before-release
+.PHONY: help demo-live share dist release-check real-clients seeds demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack eval-search before-release
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
+	@echo "make demo-live    the live view in a browser, with two clients that make varied traffic"
 	@echo "make test         run the tests"
 	@echo "make test-pythons  the tests on every Python from 3.11 up that is here (long)"
 	@echo "make lint         ruff, style and layout"
@@ -56,6 +57,9 @@ environment: $(STAMP)
 
 demo: .demo/.installed
 	@.demo/bin/python examples/demo.py
+
+demo-live: .demo/.installed
+	@.demo/bin/python examples/demo_live.py
 
 peers: $(STAMP)
 	@PYTHON=$(PYTHON) sh scripts/peers_setup || echo "Tests with published Python servers will be skipped."

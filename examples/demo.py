@@ -82,6 +82,7 @@ def main() -> None:
     print("\nWhat Penstock said meanwhile, on stderr:")
     for line in gated.process.stderr.read().decode().splitlines():
         print(f"    {line}")
+    print("\nTo watch messages live, hold one and change it: make demo-live")
 
 
 if __name__ == "__main__":
