@@ -172,7 +172,7 @@ class Aggregate(FromMembers):
         name = _maybe_text(message, "name")
         owner = self.view.prompts.owners.get(name or "")
         if owner is None:
-            self.fail(message, INVALID_PARAMS, f"Unknown prompt: {printable(name or '')}")
+            self.fail(message, INVALID_PARAMS, "Unknown prompt")
         else:
             self._to_owner(message, owner)
 
@@ -242,14 +242,14 @@ class Aggregate(FromMembers):
             then(name)
             return
         if self.resources.is_known:
-            self._not_found(message, uri)
+            self._not_found(message)
             return
 
         async def look() -> None:
             await self.resources.look_around()
             found = self.resources.maybe_owner(uri)
             if found is None:
-                self._not_found(message, uri)
+                self._not_found(message)
             else:
                 then(found)
 
@@ -262,9 +262,9 @@ class Aggregate(FromMembers):
             self.subscribed.pop(uri, None)
         self._to_member(message, name)
 
-    def _not_found(self, message: Message, uri: str) -> None:
+    def _not_found(self, message: Message) -> None:
         code = _NOT_FOUND if self.era is Era.LEGACY else INVALID_PARAMS
-        self.fail(message, code, f"Resource not found: {printable(uri)}")
+        self.fail(message, code, "Resource not found")
 
     def _complete(self, message: Message) -> None:
         ref = maybe_params(message).get("ref")
