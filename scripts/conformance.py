@@ -99,6 +99,17 @@ UNAVOIDABLE = {
     **{(target, "server-sse-polling"): NO_EVENT_IDS for target in TARGETS if "newer" in target},
 }
 
+# The suites also judge clients: there Penstock stands between a client of one era and the suite's server, of
+# the other. What is about authorization is the client's own.
+JUDGED = {
+    ("legacy", "2026-07-28"): (
+        "tools_call request-metadata sep-2322-client-request-state http-standard-headers http-custom-headers "
+        "http-invalid-tool-headers json-schema-ref-no-deref"
+    ).split(),
+    ("modern", "2025-11-25"): "initialize tools_call elicitation-sep1034-client-defaults sse-retry".split(),
+}
+DRIVER = ROOT / "tests" / "e2e" / "clients" / "judged.py"
+
 Check = tuple[str, str, str]  # scenario, id, name: not unique, a scenario may try one rule several times
 
 
@@ -255,6 +266,24 @@ def run_suite(suite: Suite, url: str, results: Path, scenarios: list[str]) -> Ou
     return outcome
 
 
+def judge_clients(work: Path) -> dict[tuple[str, str], list[str]]:
+    """Which scenarios for clients passed, by the client's era and the server's revision."""
+    passed: dict[tuple[str, str], list[str]] = {}
+    for (era, revision), scenarios in JUDGED.items():
+        other = "modern" if era == "legacy" else "legacy"
+        for scenario in scenarios:
+            command = [str(NODE_MODULES / ".bin" / "node"), str(LEGACY.index), "client", "--command"]
+            command += [shlex.join([sys.executable, str(DRIVER), era, other]), "--scenario", scenario]
+            command += ["--spec-version", revision, "--timeout", "60000"]
+            log = work / f"client-{era}-{scenario}.log"
+            with running(command, log) as child:
+                if child.wait(SUITE_SECONDS) == 0:
+                    passed.setdefault((era, revision), []).append(scenario)
+                else:
+                    say(f"[{era} client] {scenario} failed; see {log}")
+    return passed
+
+
 # --- Report ---------------------------------------------------------------------------------------------
 
 
@@ -318,9 +347,21 @@ def versions() -> str:
     return ", ".join([*installed, f"Python {python}", f"Node {node.removeprefix('v')}"])
 
 
-def report(rows: list[Row]) -> str:
+def client_table(passed: dict[tuple[str, str], list[str]]) -> str:
+    lines = ["| judged as a client | suite | scenarios without authorization |", "| --- | --- | --- |"]
+    for (era, revision), scenarios in JUDGED.items():
+        kept = len(passed.get((era, revision), []))
+        who = {"legacy": "older", "modern": "newer"}
+        name = f"a client of the {who[era]} era over the suite's server of the other"
+        lines.append(f"| {name} | 0.2.0-alpha.12, {revision} | {kept}/{len(scenarios)} |")
+    return "\n".join(lines)
+
+
+def report(rows: list[Row], passed: dict[tuple[str, str], list[str]] | None = None) -> str:
     """The generated part of the document."""
     parts = [f"Run on {datetime.date.today().isoformat()} with {versions()}.", table(rows)]
+    if passed is not None:
+        parts.append(client_table(passed))
     lost = lost_lines(rows, unavoidable=False)
     parts.append("Lost:\n\n" + "\n".join(lost) if lost else "Nothing was lost that could have been kept.")
     if excused := lost_lines(rows, unavoidable=True):
@@ -404,15 +445,17 @@ def main() -> int:
         work = chosen.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
         work.mkdir(parents=True, exist_ok=True)
         rows = run(chosen, work)
+        is_whole = not chosen.short and not chosen.scenario and chosen.targets == list(TARGETS)
+        passed = judge_clients(work) if is_whole else None
     # A scenario asked for by name may be unknown to some of the suites.
     rows = [row for row in rows if row.direct.ran]
     if not rows:
         say(f"no suite knows {', '.join(chosen.scenario)}" if chosen.scenario else "the suites ran nothing")
         return 2
     say(f"{len(rows)} rounds in {time.monotonic() - began:.0f} s")
-    print(report(rows))
+    print(report(rows, passed))
     if chosen.write is not None:
-        chosen.write.write_text(replace_between_markers(chosen.write.read_text(), report(rows)))
+        chosen.write.write_text(replace_between_markers(chosen.write.read_text(), report(rows, passed)))
     if not chosen.scenario:
         for row in rows:
             if row.target == "direct" and row.outcome.kept.total() < row.suite.checks:
@@ -427,7 +470,8 @@ def main() -> int:
     ]
     if failed:
         say("scenarios that passed directly and fail here: " + "; ".join(failed))
-    return 1 if avoidable or failed else 0
+    unjudged = passed is not None and any(len(passed.get(key, [])) < len(JUDGED[key]) for key in JUDGED)
+    return 1 if avoidable or failed or unjudged else 0
 
 
 if __name__ == "__main__":

@@ -70,8 +70,11 @@ def cells_of(is_short: bool, wanted: list[str]) -> list[Plan]:
             for client, upstream in (("sse", "stdio"), ("streamable", "stdio"), ("streamable", "streamable"))
             for version in (LEGACY, MODERN)
         ]
-        plans += [Plan(client, upstream, LEGACY, cross=True) for client, upstream in PAIRS]
-        plans += [Plan("streamable", upstream, MODERN, cross=True) for upstream in TRANSPORTS]
+        plans += [
+            Plan(client, upstream, version, cross=True)
+            for client, upstream in PAIRS
+            for version in (LEGACY, MODERN)
+        ]
         plans += [Plan(way, way, version, direct=True) for way in TRANSPORTS for version in (LEGACY, MODERN)]
     return [plan for plan in plans if not wanted or any(word in plan.name for word in wanted)]
 
@@ -112,7 +115,8 @@ def _all(cell: Cell, plan: Plan, rows: set[str]) -> Iterator[Result]:
         yield from attack_with_connections(cell, kept(CONNECTIONS))
         return
     yield from attack_with_messages(cell, kept(MESSAGES))
-    if plan.cross:  # what an upstream says reaches nobody before it is read and written anew
+    if plan.cross:
+        yield from attack_with_orders(cell, kept(ORDERS))
         return
     yield from attack_with_connections(cell, kept(CONNECTIONS))
     if not plan.ruled:

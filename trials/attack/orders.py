@@ -14,6 +14,8 @@ from trials.attack.rows import DEAD, DROPPED, NOISE, PASSED, REFUSED, Hostile, R
 def attack_with_orders(cell: Cell, rows: list[Hostile] = ATTACKS) -> Iterator[Result]:
     """Every row of the table, one after another, in one session."""
     fit = [row for row in rows if cell.transport in row.upstreams and cell.client in row.clients]
+    if cell.cross:  # a translated answer has a head of ours, which names no charset
+        fit = [row for row in fit if "UTF-7" not in row.what]
     yield from one_by_one(cell, fit, one)
 
 
@@ -38,7 +40,7 @@ def one(cell: Cell, row: Hostile) -> tuple[str, str]:
     if post is not None:
         post.close()
         door.posts.pop(token)
-    is_cable = (cell.client, cell.transport) == ("streamable", "streamable")
+    is_cable = not cell.cross and (cell.client, cell.transport) == ("streamable", "streamable")
     expected = row.on_cable if is_cable and row.on_cable else row.verdict
     if found := cell.faults(is_named=expected == PASSED and not cell.direct):
         return found
@@ -54,7 +56,12 @@ def one(cell: Cell, row: Hostile) -> tuple[str, str]:
         return NOISE, f"{len(answers)} answers, status {status}"
     if row.verdict == PASSED:
         said = row.raw.strip().replace(b"<id>", token)
-        return (PASSED, "") if answers == [said] else (NOISE, f"changed: {answers[0][:200]!r}")
+        more = b',"resultType":"complete"' if cell.cross else b""  # what the newer era wants in every result
+        return (
+            (PASSED, "")
+            if [answer.replace(more, b"") for answer in answers] == [said]
+            else (NOISE, f"changed: {answers[0][:200]!r}")
+        )
     if row.verdict == DROPPED:
         return (DROPPED, "") if b'"result"' in answers[0] else (NOISE, f"answered {answers[0][:200]!r}")
     if not answers:

@@ -31,7 +31,7 @@ from penstock.bridge.questions import (
     maybe_undeclared,
     read_questions,
 )
-from penstock.bridge.steps import Step, ToClient, ToUpstream
+from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.bridge.subscriptions import ACKNOWLEDGED, Subscriptions
 from penstock.wire.json.ambiguity import Members
 from penstock.wire.mcp.eras import (
@@ -44,7 +44,7 @@ from penstock.wire.mcp.eras import (
 )
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Kind, Message
-from penstock.wire.mcp.replies import error_reply, result_reply
+from penstock.wire.mcp.replies import error_reply, printable, result_reply
 
 _DROPPED = frozenset(
     {
@@ -55,16 +55,18 @@ _DROPPED = frozenset(
 )
 _ROUNDED = frozenset({"tools/call", "prompts/get", "resources/read"})
 """What may be answered with questions."""
+_WRONG_MARK = 'The tool "%s" is left out: it wants an argument in a header in a way that is not allowed.'
 
 
 class LegacyFace:
     """The state of one client's session; see the module."""
 
-    def __init__(self, opening: Message, new_id: Callable[[], bytes]) -> None:
+    def __init__(self, opening: Message, new_id: Callable[[], bytes], is_http: bool = False) -> None:
         """`opening` is the client's initialize; `new_id` gives ids, as JSON tokens, that no client can have
-        chosen."""
+        chosen; `is_http` says whether arguments of calls travel in headers too."""
         params = opening.params or {}
         self._new_id = new_id
+        self._is_http = is_http
         self._opening: Message | None = opening
         self._client_info = bytes(params.get("clientInfo", b'{"name":"unknown","version":"unknown"}'))
         self._capabilities = bytes(params.get("capabilities", b"{}"))
@@ -284,14 +286,23 @@ class LegacyFace:
         result = maybe_members(message.envelope.get("result"))
         if result is not None and maybe_value(result.get("resultType")) == "input_required":
             return self._ask(call, result, now)
+        if result is None and not call.was_resent and codes.names_modern(message, MODERN_VERSIONS):
+            call.was_resent = True  # the version that it names is ours
+            return self._retry(call)
         self._calls.pop(id_key(token), None)
+        steps: list[Step] = []
         if result is None:
             raw = codes.for_legacy(message, call.asked)
         else:
-            raw = legacy_results.for_legacy(message.raw, result, call.asked)
+            raw = message.raw
+            if self._is_http and call.asked.method == "tools/list":
+                raw, wrong = legacy_results.without_wrong_marks(raw, result)
+                result = maybe_members((maybe_members(raw) or {}).get("result")) or result
+                steps += [Tell(_WRONG_MARK % printable(name)) for name in wrong]
+            raw = legacy_results.for_legacy(raw, result, call.asked)
         if call.leg != call.asked.id_token:
             raw = with_members(raw, {"id": call.asked.id_token or b"null"})
-        return [ToClient(raw)]
+        return [*steps, ToClient(raw)]
 
     # --- time --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from penstock.bridge.envelope import (
 )
 from penstock.wire.json.ambiguity import Members, NotAnArray, NotJson, elements
 from penstock.wire.mcp.eras import LEGACY_VERSIONS, META_SERVER
+from penstock.wire.mcp.mcp_headers import has_wrong_mark
 from penstock.wire.mcp.message import Message
 
 _TASKS = "io.modelcontextprotocol/tasks"
@@ -55,6 +56,23 @@ def for_legacy(raw: bytes, result: Members, asked: Message) -> bytes:
     elif asked.method == "tools/list" and b"outputSchema" in raw and "tools" in result:
         return _with_object_schemas(raw, result)
     return raw
+
+
+def without_wrong_marks(raw: bytes, result: Members) -> tuple[bytes, list[str]]:
+    """A tool list without the tools that want arguments in headers in a way that is not allowed, as whoever
+    speaks HTTP to the upstream must leave them out; and their names."""
+    if b"x-mcp-header" not in raw and b"\\u" not in raw:
+        return raw, []
+    try:
+        tools = elements(bytes(result.get("tools", b"")))
+    except (NotJson, NotAnArray):
+        return raw, []
+    wrong = [tool for tool in tools if has_wrong_mark((maybe_members(tool) or {}).get("inputSchema", b""))]
+    if not wrong:
+        return raw, []
+    kept = [tool for tool in tools if tool not in wrong]
+    names = [str(maybe_value((maybe_members(tool) or {}).get("name"))) for tool in wrong]
+    return _with_result(raw, result, "tools", b"[%b]" % b",".join(kept)), names
 
 
 def _with_object_schemas(raw: bytes, result: Members) -> bytes:

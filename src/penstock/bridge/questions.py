@@ -52,6 +52,7 @@ class Call(Struct):
     due: float = 0.0  # when the round is over, or the state is shown again
     wait: float = _FIRST_WAIT
     state_until: float = 0.0
+    was_resent: bool = False  # after the upstream refused its version, and named it
     accepted: set[bytes] = field(default_factory=set)  # URLs that the client has been to
 
     @property

@@ -219,6 +219,10 @@ class ModernDoor:
             return
         if isinstance(outcome, UpstreamError):
             if self._shared_link.is_translated(message.method) and not is_translated:
+                wrong = self._shared_link.maybe_wrong(message)
+                if wrong is not None:
+                    self._refuse_with(wrong, message, request, reply)
+                    return
                 self._shared_link.serve_translated(
                     self._key_of(message, request),
                     request.headers,
@@ -244,7 +248,13 @@ class ModernDoor:
         self._carry_out(self._gate.client_says(message, exchange), message, exchange, reply, shared)
 
     def _refuse(self, message: Message, request: Request, reply: Reply, code: int, text: str) -> None:
-        raw, status = error_reply(message.id_token, code, text), status_of(code)
+        self._refuse_with(error_reply(message.id_token, code, text), message, request, reply, text)
+
+    def _refuse_with(
+        self, raw: bytes, message: Message, request: Request, reply: Reply, text: str = "It says too little"
+    ) -> None:
+        code = error_code(raw)
+        status = status_of(code)
         why = Why("protocol", "refuse", text, code)
         session = self._session(request)
         self._gate.said("client", "refuse", message.raw, why, session=session, sent=raw, status=status)

@@ -19,6 +19,7 @@ from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.upstream_probe import NotThisEra, UpstreamProbe
 from penstock.wire.http.http1 import Headers
 from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.message import Kind, Message
 
 if TYPE_CHECKING:  # loaded when an upstream has refused the modern era
     from penstock.relay.adapters.bridged_links import BridgedLinks
@@ -71,6 +72,13 @@ class SharedLink:
         if self._verdict is None or self._era in ("same", "modern"):
             return False
         return self._era != "auto" or method != "server/discover"
+
+    def maybe_wrong(self, message: Message) -> bytes | None:
+        """The refusal of a request that cannot be translated, whatever the upstream is: nobody is started
+        for it."""
+        from penstock.bridge.modern_results import maybe_wrong_meta
+
+        return maybe_wrong_meta(message) if message.kind is Kind.REQUEST else None
 
     def serve_translated(self, key: bytes, headers: Headers, then: Callable[[Outcome], None]) -> None:
         """Calls `then` with a link to the upstream of the other era, for clients that are `key`. `headers`

@@ -108,8 +108,9 @@ class LegacyClientLink(ProbingLink):
         self.receiver = receiver
         self._refusal = None if refusal is None else refusal.raw
         self._opening_id = opening.id_token or b"null"
+        self._is_asked_again = False
         self._headers_of(opening)
-        self._legacy_face = LegacyFace(opening, own_id)
+        self._legacy_face = LegacyFace(opening, own_id, inner.facts.transport not in ("stdio", "sse"))
         self.ask(self._legacy_face.discovery())
 
     def decide(self, answer: Message | None) -> None:
@@ -119,6 +120,9 @@ class LegacyClientLink(ProbingLink):
             log.info("The upstream speaks only the newer era of MCP: what the client says is translated.")
             self._face = self._legacy_face
             self.receiver.from_upstream(self._legacy_face.discovered(answer))
+        elif answer is not None and names_modern(answer) and not self._is_asked_again:
+            self._is_asked_again = True  # it refuses the version that it names: perhaps not the next time
+            self.ask(self._legacy_face.discovery())
         elif self._refusal is not None:
             self.receiver.from_upstream(self._refusal)
         elif answer is not None and "error" in answer.envelope:

@@ -179,31 +179,45 @@ class _ListAnswer(Struct):
 
 def mirrors_in(schema: bytes | Raw) -> tuple[Mirror, ...]:
     """The arguments that a schema, as it is written, marks."""
-    text = bytes(schema)
+    return mirrors_of(_decoded(bytes(schema)))
+
+
+def has_wrong_mark(schema: bytes | Raw) -> bool:
+    """Whether a schema, as it is written, marks an argument in a way that is not allowed."""
+    return _maybe_mirrors(_decoded(bytes(schema))) is None
+
+
+def _decoded(text: bytes) -> object:
+    """A schema; nothing when it has no marks, or cannot be read."""
     if len(text) > limits.SCHEMA_BYTES or (_MARK.encode() not in text and b"\\u" not in text):
-        return ()
+        return None
     try:
-        return mirrors_of(msgspec.json.decode(readable(text)))
+        return msgspec.json.decode(readable(text))
     except (msgspec.DecodeError, UnicodeDecodeError):
         import json  # takes numbers that msgspec does not: 1e400, or one of 5,000 digits
 
         try:
-            return mirrors_of(json.loads(text, parse_int=str, parse_float=str))
+            return json.loads(text, parse_int=str, parse_float=str)
         except ValueError:
-            return ()
+            return None
 
 
 def mirrors_of(schema: object) -> tuple[Mirror, ...]:
     """The arguments that `schema` marks; none when one of its marks is not allowed."""
+    return _maybe_mirrors(schema) or ()
+
+
+def _maybe_mirrors(schema: object) -> tuple[Mirror, ...] | None:
+    """The arguments that `schema` marks; None when one of its marks is not allowed."""
     found: dict[str, Mirror] = {}
     for path, part in _schemas_in(schema):
         if _MARK not in part:
             continue
         name, kind = part[_MARK], part.get("type")
         if not path or not isinstance(name, str) or not _TOKEN(name) or name.lower() in found:
-            return ()
+            return None
         if kind not in ("string", "integer", "boolean"):
-            return ()
+            return None
         found[name.lower()] = Mirror(path, b"Mcp-Param-" + name.encode(), kind == "integer")
     return tuple(found.values())
 
