@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from doors import LegacyDoor, Response, SseDoor
+from doors import Client, LegacyDoor, Response, SseDoor
 from pairs import Proxy, Upstream
 
 POST = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -85,7 +85,7 @@ class Guarded(Proxy):
         return door.whole("POST", path, POST, INITIALIZE % name.encode())
 
 
-def tools_of(door: LegacyDoor | SseDoor) -> list[str]:
+def tools_of(door: Client) -> list[str]:
     """The names of the tools that a client sees."""
     found = door.ask("tools/list")
     return [tool["name"] for tool in found["result"]["tools"]]

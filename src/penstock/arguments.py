@@ -199,6 +199,7 @@ def _add_upstream(group: argparse._ArgumentGroup) -> None:
     add("--config", metavar="FILE", help="read FILE (YAML, JSON or TOML); options on the command line win")
     add("--server", metavar="NAME", help="with --config: only the server called NAME, as it is")
     add("--only", metavar="A[,B...]", help="with --config: only these of its servers")
+    add("--profile", metavar="NAME", help="with --config: serve what its profile NAME leaves, to everybody")
     add(
         "--header",
         action="append",

@@ -53,6 +53,15 @@ DEFAULT_LISTEN = ("127.0.0.1", 8808)
 
 def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> ProxyConfig:
     """The configuration that parsed options and a file describe together; the options win."""
+    config = _make_whole(options, file)
+    if options.profile is None:
+        return config
+    from penstock.config.profile_view import only_profile
+
+    return only_profile(config, options.profile)
+
+
+def _make_whole(options: argparse.Namespace, file: FileConfig) -> ProxyConfig:
     return ProxyConfig(
         upstream=_make_upstream(options, file),
         choice=merge_filters(_make_choice(options), file.choice),

@@ -159,11 +159,13 @@ class Endpoint:
             try:
                 era, tools = await probe.learn(_said_era(self._config.era))
             except UpstreamError:
-                if not link.facts.wants_credentials:
+                if not link.facts.wants_credentials or (self._config.strips and not self._relays):
                     raise
                 self._lists.is_by_principal = True
                 log.info("The upstream wants credentials; each client's own will be used to list its tools.")
                 return
+            # What clients' own credentials lead to may be another list for each of them.
+            self._lists.is_by_principal = bool(self._relays)
             self._is_modern_only = era is Era.MODERN  # it was asked in the older one first
             catalog = self._catalogs.put(CatalogKey(era), tools)
             if era is Era.MODERN and link.facts.transport != "streamable":
@@ -240,6 +242,12 @@ class Endpoint:
             return self.several.open_link()
         return open_upstream(self._config, self._warden)
 
+    @property
+    def _relays(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers of clients' that go to the upstream by another name."""
+        upstream = self._config.upstream
+        return upstream.relays if isinstance(upstream, UrlUpstream) else ()
+
     # --- the doors ---------------------------------------------------------------------------------------
 
     def doors(self) -> dict[bytes, Door]:
@@ -291,8 +299,7 @@ class Endpoint:
             upstream.passes_cookies,
             config.connect_seconds,
         )
-        is_known = config.access is not None and config.access.auth is not None
-        if is_known if upstream.is_stripped is None else upstream.is_stripped:
+        if config.strips:
             self._passthrough.heads.strip(dict(upstream.relays))
         self._passthrough.serve_at(self._public_url, self.prefix + b"/mcp")
         if config.call_seconds is not None:

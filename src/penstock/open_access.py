@@ -18,6 +18,7 @@ from penstock.auth.caller import Admission, Caller
 from penstock.auth.callers import Callers
 from penstock.auth.terms import ALL, AccessTerms, AuthTerms
 from penstock.config.model import ProxyConfig, SeveralUpstreams
+from penstock.config.profile_view import view_of
 from penstock.config.watch import sources_of
 from penstock.downstream.access_router import AccessRouter
 from penstock.downstream.host_origin_check import HostOriginCheck
@@ -261,16 +262,6 @@ class Access:
             await asyncio.gather(self._reloading, return_exceptions=True)
         if self._jwt is not None:
             await self._jwt.close()
-
-
-def view_of(config: ProxyConfig, name: str) -> ProxyConfig:
-    """The configuration as the profile called `name` leaves it."""
-    assert config.access is not None
-    terms = config.access.profile(name)
-    choice = config.choice
-    if terms.choice.is_active:
-        choice = structs.replace(choice, also=terms.choice)
-    return structs.replace(config, choice=choice, profile=name)
 
 
 def _differs(before: AccessTerms, after: AccessTerms, name: str) -> bool:

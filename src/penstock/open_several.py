@@ -128,19 +128,25 @@ class Several:
             await self.hub.close()
 
 
-def open_shared(config: ProxyConfig, warden: Warden) -> Several:
-    """The upstreams for many sessions, as `config` wants them seen."""
-    hub = open_hub(config, warden, learns=True)
-    view = hub.new_view(config.choice, search=hub.terms.search)
-    return Several(hub, view, reload=Reload(config, warden, hub))
+def open_shared(config: ProxyConfig, warden: Warden, hub: Hub | None = None) -> Several:
+    """The upstreams for many sessions, as `config` wants them seen; `hub`: where another has met them."""
+    known = hub or open_hub(config, warden, learns=True)
+    return Several(
+        known, known.new_view(config.choice, _shown(config), known.terms.search), owns_hub=hub is None
+    )
 
 
 def open_aggregate(config: ProxyConfig, warden: Warden) -> Upstream:
     """The link of the only session there is, to every upstream."""
     hub = open_hub(config, warden, learns=False)
-    link = Aggregate(hub, hub.new_view(config.choice, search=hub.terms.search), owns_hub=True)
+    link = Aggregate(hub, hub.new_view(config.choice, _shown(config), hub.terms.search), owns_hub=True)
     link.take_config = Reload(config, warden, hub)
     return cast(Upstream, link)
+
+
+def _shown(config: ProxyConfig) -> frozenset[str] | None:
+    """The members that a profile shows. All are met all the same: a tool has one name in every profile."""
+    return None if config.only is None else frozenset(config.only)
 
 
 def _or(own: float | None, usual: float) -> float:

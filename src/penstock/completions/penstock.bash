@@ -7,15 +7,15 @@
 
 _shtab_penstock_subparsers=(tools check status rules token clients wrap doctor lock unwrap completion fleet watch show stats why audit replay verify backtest export baseline suggest variants anomalies mask)
 
-_shtab_penstock_tools_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --format --tokenizer)
+_shtab_penstock_tools_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --profile --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --format --tokenizer)
 _shtab_penstock_check_option_strings=(-h --help --format)
 _shtab_penstock_status_option_strings=(-h --help)
 _shtab_penstock_rules_option_strings=(-h --help --from)
 _shtab_penstock_token_option_strings=(-h --help --profile)
 _shtab_penstock_clients_option_strings=(-h --help --client --scope --dir --file --format)
 _shtab_penstock_wrap_option_strings=(-h --help --client --scope --dir --file --deny --allow --read-only --config --lock --max-tokens --record --audit --pick --as --plain --bare --absolute --preview --format --expect --yes)
-_shtab_penstock_doctor_option_strings=(-h --help --client --scope --dir --file --env-as --format --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version)
-_shtab_penstock_lock_option_strings=(-h --help --check --update --yes --ignore-member --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version)
+_shtab_penstock_doctor_option_strings=(-h --help --client --scope --dir --file --env-as --format --upstream --upstream-cmd --config --server --only --profile --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version)
+_shtab_penstock_lock_option_strings=(-h --help --check --update --yes --ignore-member --upstream --upstream-cmd --config --server --only --profile --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version)
 _shtab_penstock_unwrap_option_strings=(-h --help --all --undo --client --scope --dir --file --preview --format --expect --yes)
 _shtab_penstock_completion_option_strings=(-h --help)
 _shtab_penstock_fleet_option_strings=(-h --help --config --format --check)
@@ -25,7 +25,7 @@ _shtab_penstock_stats_option_strings=(-h --help --by --compare --config --format
 _shtab_penstock_why_option_strings=(-h --help --config --format)
 _shtab_penstock_audit_option_strings=(-h --help --key-file --expect)
 _shtab_penstock_replay_option_strings=(-h --help --listen --stdio --match --once --pace --log-level)
-_shtab_penstock_verify_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --calls --ignore --update --format --timeout)
+_shtab_penstock_verify_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --profile --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --calls --ignore --update --format --timeout)
 _shtab_penstock_backtest_option_strings=(-h --help --config --against --webhook --script --format)
 _shtab_penstock_export_option_strings=(-h --help --to)
 _shtab_penstock_baseline_option_strings=(-h --help --out --group-by --alerts)
@@ -33,7 +33,7 @@ _shtab_penstock_suggest_option_strings=(-h --help --hold-out --min-support --max
 _shtab_penstock_variants_option_strings=(-h --help --config)
 _shtab_penstock_anomalies_option_strings=(-h --help --baseline --budget --watch --format)
 _shtab_penstock_mask_option_strings=(-h --help --config)
-_shtab_penstock_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --listen --stdio --allow-host --allow-origin --session-idle --record --audit --metrics --otel --dashboard --validate --refresh-tools --era --input-timeout --max-message --call-timeout)
+_shtab_penstock_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --profile --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --listen --stdio --allow-host --allow-origin --session-idle --record --audit --metrics --otel --dashboard --validate --refresh-tools --era --input-timeout --max-message --call-timeout)
 
 
 

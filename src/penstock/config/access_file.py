@@ -22,9 +22,10 @@ from penstock.auth.terms import (
 )
 from penstock.config.check import Findings, Section
 from penstock.config.formats.document import Path
+from penstock.config.keys import SERVER_TABLES
 from penstock.config.model import patterns_in
 from penstock.errors import ConfigError
-from penstock.policy.faults import spoken_place
+from penstock.policy.faults import did_you_mean, spoken_place
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.wire.http.url import parse_url
@@ -247,6 +248,12 @@ class AccessReading:
                 self._unknown(("choose", "clients", name), profile, known)
         if access.choose.default is not None and access.choose.default not in (*known, ALL):
             self._unknown(("choose", "default"), access.choose.default, known)
+        servers = [name for table in SERVER_TABLES for name in cast(Section, self._root.get(table) or {})]
+        for row in access.profiles:
+            for name in row.upstreams or ():
+                if name not in servers:
+                    path: Path = ("profiles", row.name, "upstreams")
+                    self._add(path, f'no server is called "{name}"', did_you_mean(name, servers))
         auth = access.auth
         if auth is None or not known:
             return

@@ -337,12 +337,20 @@ class ConfigReading:
                     headers.append(make_header(header, _own_spelling(value), name, self._environ))
                 except ConfigError as error:
                     self.findings.add_error((*path, name, header), error)
+        is_stripped: bool | None = None
+        relays: tuple[tuple[bytes, bytes], ...] = ()
+        if "auth" in section:
+            from penstock.config.outbound import read_outbound
+
+            is_stripped, relays = read_outbound(section, (*path, "auth"), self.findings)
         try:
             return UrlUpstream(
                 parse_url(url),
                 tuple(headers),
                 section.get("on_loss") in ("reconnect", "retry"),
                 bool(section.get("cookies")),
+                is_stripped=is_stripped,
+                relays=relays,
             )
         except ConfigError as error:
             if url:
@@ -350,7 +358,7 @@ class ConfigReading:
             return None
 
     def _to_spawn(self, section: Section, path: Path) -> CommandUpstream | UrlUpstream | None:
-        self._refuse(section, path, ("headers", "http_headers", "cookies"), "a command")
+        self._refuse(section, path, ("headers", "http_headers", "cookies", "auth"), "a command")
         words = section["command"]
         try:
             if isinstance(words, list):

@@ -26,6 +26,14 @@ _ON_FAILURE = "When it cannot be written: go on and count what is lost (default)
 _REACH = (
     Key("url", Kind.TEXT, "The address of an upstream that is running: Streamable HTTP or legacy SSE."),
     Key("headers", Kind.TEXT_MAP, "Headers that are sent to `url` with every request."),
+    Key(
+        "auth",
+        Kind.SECTION,
+        "What of a client's own headers goes to `url`: none (`strip`, the default with `auth` or several "
+        "upstreams), all (`pass`), or some by another name (`relay`).",
+        ("strip", "pass"),
+        "outbound",
+    ),
     Key("env", Kind.TEXT_MAP, "Variables for the command, beside our own environment."),
     Key("cwd", Kind.TEXT, "The directory in which the command starts."),
 )
@@ -231,6 +239,10 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("scopes", Kind.TEXTS, "Scopes that a token must all have."),
         Key("profile_claim", Kind.TEXT, "The claim that names the one profile which a token opens."),
         Key("jwks", Kind.TEXT, "Where its keys are; default what its metadata says."),
+    ),
+    "outbound": (
+        Key("mode", Kind.CHOICE, "`auth: strip` alone is enough.", ("strip", "pass")),
+        Key("relay", Kind.TEXT_MAP, "A header of clients', and by which name it goes to the upstream."),
     ),
     "tls": (
         Key("cert", Kind.TEXT, "Our certificate and those that lead to its root (PEM)."),

@@ -128,6 +128,16 @@ class ProxyConfig(Struct, frozen=True):
     access: AccessTerms | None = None  # who may come in and which profiles there are, where the file says so
     profile: str = ""  # which profile this is the view of
     dashboard: DashboardSettings | None = None  # the live view, where it was asked for
+    only: tuple[str, ...] | None = None  # of several upstreams, those that it shows
+
+    @property
+    def strips(self) -> bool:
+        """Whether clients' own headers stay here: by default where callers are known."""
+        upstream = self.upstream
+        if not isinstance(upstream, UrlUpstream):
+            return True
+        is_known = self.access is not None and self.access.auth is not None
+        return is_known if upstream.is_stripped is None else upstream.is_stripped
 
     @property
     def reconnects(self) -> bool:
