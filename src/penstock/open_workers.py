@@ -17,9 +17,9 @@ from penstock.state.seals import Seals
 from penstock.wire.http.url import unix_url
 
 if TYPE_CHECKING:
+    from penstock.config.worker_place import WorkerPlace
     from penstock.effects.fork import OpenLink
     from penstock.net.warden import Warden
-    from penstock.supervisor import WorkerPlace
 
 
 class Siblings:

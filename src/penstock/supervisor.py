@@ -18,9 +18,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstock import limits
+from penstock.config.worker_place import WorkerPlace
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,17 +30,6 @@ log = logging.getLogger("penstock")
 END_SECONDS = 6.0
 _QUICK_SECONDS = 1.0  # a worker that dies sooner was not worth starting
 _MOST_QUICK = 10
-
-
-class WorkerPlace(Struct, frozen=True):
-    """What a worker is given at its start."""
-
-    number: int
-    count: int
-    sockets: tuple[int, ...]  # descriptors that listen on the port
-    folder: str  # where workers find each other
-    secret: bytes  # with which they know each other
-    leash: int  # a descriptor that ends when the supervisor does
 
 
 def worker_count(config: ProxyConfig) -> int:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from penstock.config.anomalies import Anomalies
     from penstock.config.shared import PeerSettings, SharedSettings
     from penstock.config.variants import Variants
+    from penstock.config.worker_place import WorkerPlace
     from penstock.observe.replay import ReplayBook
     from penstock.observe.settings import ObserveSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
     from penstock.policy.several.terms import MemberTerms, SeveralTerms
-    from penstock.supervisor import WorkerPlace
     from penstock.watch.settings import DashboardSettings
 
 INHERITED = tuple("HOME LOGNAME PATH SHELL TERM USER LANG LC_ALL LC_CTYPE TMPDIR TZ SYSTEMROOT".split())
