@@ -354,3 +354,14 @@ def test_a_session_in_which_somebody_waits_is_kept_when_it_is_refused() -> None:
     waiting(one)
     sessions.refused(b"x")
     assert find(sessions, session=b"x") is one
+
+
+def test_a_session_that_others_find_by_the_same_key_is_everywhere() -> None:
+    sessions = table()
+    assert not TrackedSession().is_everywhere
+    assert not sessions.new(b"x").is_everywhere
+    assert find(sessions, session=b"s").is_everywhere
+    hello = find(sessions, is_hello=True)
+    assert not hello.is_everywhere
+    sessions.begin(b"t", hello)
+    assert hello.is_everywhere
