@@ -138,6 +138,11 @@ def proxy_parser() -> Parser:
         help="check what the upstream sends against the MCP schema: tell, or also withhold (needs mcp-types)",
     )
     add(
+        "--allow-faults",
+        action="store_true",
+        help="let rules make things go wrong on purpose (the fault action); refused without this",
+    )
+    add(
         "--refresh-tools",
         action="store_true",
         help="fetch and filter the tool list again when the upstream says that it changed",

@@ -62,6 +62,7 @@ def make_config(options: argparse.Namespace, file: FileConfig = NO_FILE) -> Prox
 
 
 def _make_whole(options: argparse.Namespace, file: FileConfig) -> ProxyConfig:
+    _refuse_faults(options, file)
     return ProxyConfig(
         upstream=_make_upstream(options, file),
         choice=merge_filters(_make_choice(options), file.choice),
@@ -85,6 +86,21 @@ def _make_whole(options: argparse.Namespace, file: FileConfig) -> ProxyConfig:
         dashboard=_dashboard(options, file),
         variants=file.variants,
     )
+
+
+def _refuse_faults(options: argparse.Namespace, file: FileConfig) -> None:
+    """Rules that make things go wrong on purpose are for trying out, and never there by mistake."""
+    if file.interceptor is None or getattr(options, "allow_faults", False):
+        return
+    files = [file, *(one.config for one in (file.variants.sets if file.variants is not None else ()))]
+    for one in files:
+        rules = one.interceptor.rules + one.interceptor.transport_rules if one and one.interceptor else ()
+        for rule in rules:
+            if rule.enabled and any(getattr(action, "name", "") == "fault" for action in rule.actions):
+                raise ConfigError(
+                    f"The rule {rule.id} makes things go wrong on purpose",
+                    "Its action is fault. If that is what you want, say --allow-faults",
+                )
 
 
 def _dashboard(options: argparse.Namespace, file: FileConfig) -> DashboardSettings | None:

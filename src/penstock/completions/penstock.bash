@@ -33,7 +33,7 @@ _shtab_penstock_suggest_option_strings=(-h --help --hold-out --min-support --max
 _shtab_penstock_variants_option_strings=(-h --help --config)
 _shtab_penstock_anomalies_option_strings=(-h --help --baseline --budget --watch --format)
 _shtab_penstock_mask_option_strings=(-h --help --config)
-_shtab_penstock_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --profile --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --listen --stdio --allow-host --allow-origin --session-idle --record --audit --metrics --otel --dashboard --validate --refresh-tools --era --input-timeout --max-message --call-timeout)
+_shtab_penstock_option_strings=(-h --help --upstream --upstream-cmd --config --server --only --profile --header --header-from --env --cwd --on-upstream-loss --deny --allow --read-only --lock --lock-strict --order --max-tokens --warn-tokens --keep --connect-timeout --start-timeout --tools-timeout --log-level --log-format --version --listen --stdio --allow-host --allow-origin --session-idle --record --audit --metrics --otel --dashboard --validate --allow-faults --refresh-tools --era --input-timeout --max-message --call-timeout)
 
 
 
@@ -207,6 +207,7 @@ _shtab_penstock___lock_strict_nargs=0
 _shtab_penstock___version_nargs=0
 _shtab_penstock___stdio_nargs=0
 _shtab_penstock___otel_nargs='?'
+_shtab_penstock___allow_faults_nargs=0
 _shtab_penstock___refresh_tools_nargs=0
 
 

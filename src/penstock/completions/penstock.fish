@@ -94,6 +94,7 @@ complete -c penstock -n _shtab_penstock_using -l metrics -x -d 'serve figures fo
 complete -c penstock -n _shtab_penstock_using -l otel -x -d 'send traces to an OpenTelemetry collector; without URL where OTEL_* variables say'
 complete -c penstock -n _shtab_penstock_using -l dashboard -x -d 'the live view: auto for penstock watch, PORT also for the browser there; loopback only'
 complete -c penstock -n _shtab_penstock_using -l validate -xka "schema strict" -d 'check what the upstream sends against the MCP schema: tell, or also withhold (needs mcp-types)'
+complete -c penstock -n _shtab_penstock_using -l allow-faults -d 'let rules make things go wrong on purpose (the fault action); refused without this'
 complete -c penstock -n _shtab_penstock_using -l refresh-tools -d 'fetch and filter the tool list again when the upstream says that it changed'
 complete -c penstock -n _shtab_penstock_using -l era -xka "auto bridge legacy modern same" -d 'translate for a client of one era over an upstream that speaks only the other; auto lets clients that know both fall back by themselves, legacy and modern say what the upstream speaks, same never translates'
 complete -c penstock -n _shtab_penstock_using -l input-timeout -x -d 'how long a translated question in the middle of a call waits for its answer; default 10m'

@@ -79,6 +79,7 @@ _shtab_penstock_options=(
   "--otel[send traces to an OpenTelemetry collector\; without URL where OTEL_\* variables say]:URL:"
   "--dashboard[the live view\: auto for penstock watch, PORT also for the browser there\; loopback only]:auto|[HOST:]PORT:"
   "--validate[check what the upstream sends against the MCP schema\: tell, or also withhold (needs mcp-types)]:validate:(schema strict)"
+  "--allow-faults[let rules make things go wrong on purpose (the fault action)\; refused without this]"
   "--refresh-tools[fetch and filter the tool list again when the upstream says that it changed]"
   "--era[translate for a client of one era over an upstream that speaks only the other\; auto lets clients that know both fall back by themselves, legacy and modern say what the upstream speaks, same never translates]:era:(auto bridge legacy modern same)"
   "--input-timeout[how long a translated question in the middle of a call waits for its answer\; default 10m]:TIME:"

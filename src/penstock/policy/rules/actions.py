@@ -19,6 +19,7 @@ from penstock.policy.rules.budget_action import Budget
 from penstock.policy.rules.cache_action import Cache
 from penstock.policy.rules.effect_actions import Delay, Fork, RunScript, Webhook
 from penstock.policy.rules.effect_contract import ALLOWED, EffectVerdict
+from penstock.policy.rules.fault_action import Fault
 from penstock.policy.rules.json_values import has_names_twice, plain_json, plain_value
 from penstock.policy.rules.message_parts import Place, member_place
 from penstock.policy.rules.paths import CannotSet, Edit, Path
@@ -291,6 +292,7 @@ ACTIONS: dict[str, type[Any]] = {
     "cache": Cache,
     "rate_limit": RateLimit,
     "budget": Budget,
+    "fault": Fault,
     "set_state": SetState,
 }
 

@@ -23,11 +23,13 @@ _NAME = parse_path("name")
 
 
 def refusal(message: Message, context: Context, blocked: Blocked, code: int) -> bytes | None:
-    """The error with the message's id; None for a notification, which nobody answers."""
+    """The error with the message's id; None where nobody is answered, as for a notification."""
     if message.kind is Kind.NOTIFICATION:
         return None
     id_token = message.id_token or b"null"
     stop = blocked.stop
+    if stop.is_silent:
+        return None
     if blocked.is_opaque:
         if method_of(message, context) == "tools/call":
             catalog = context.exchange.catalog if context.exchange is not None else None

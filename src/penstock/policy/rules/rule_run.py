@@ -30,6 +30,7 @@ class Stop(Struct, frozen=True):
     code: int | None = None
     result: bytes | None = None
     error: bytes | None = None
+    is_silent: bool = False  # nobody is answered
     is_told_as_result: bool = False  # a blocked call is answered with a result that says it failed
 
     @property

@@ -218,7 +218,7 @@ EXAMPLES: dict[str, Any] = {
     "set_result": {"value": 1}, "inject_error": {"code": 1, "message": "a"}, "transform": "json:dumps",
     "log": {"message": "a"}, "metric": "a", "webhook": "https://a.b/", "run_script": "a", "fork": "https://a.b/",
     "is_new": "place", "after": {"tools": ["a"]}, "copied_from": {"field": "a", "tools": ["b"]},
-    "budget": {"tokens": 1},
+    "budget": {"tokens": 1}, "fault": {"kind": "error", "rate": "5%"}, "approve": {"note": "a"},
     "cache": {"ttl": "1s"}, "rate_limit": {"limit": 1, "window": "1s"}, "set_state": {"key": "a", "value": 1},
 }  # fmt: skip
 
