@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo-live share dist release-check real-clients seeds demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack eval-search before-release
+.PHONY: help eval-learning real-world demo-live share dist release-check real-clients seeds demo environment test test-quick test-pythons test-pythons-short lint types clean conformance conformance-short peers bench bench-quick bench-peers json-verdicts fuzz properties-long faults soak mutants audit secrets instructions attack eval-search before-release
 
 help:
 	@echo "make demo         see tools vanish, with the bundled sample server"
@@ -33,7 +33,8 @@ help:
 	@echo "make dist         wheel and sdist, built twice and compared; make share makes what is shipped beside the code"
 	@echo "make release-check VERSION=x  one version everywhere, and nothing out of date"
 	@echo "make real-clients  install published AI clients and see that they find wrapped servers (large downloads)"
-	@echo "make real-world   published servers behind Penstock; writes docs/real-world.md"
+	@echo "make eval-learning  how well what is learned finds injected calls; writes docs/learning.md"
+	@echo "make real-world   published servers and clients with Penstock between them; writes docs/real-world.md"
 	@echo "make before-release  all of the long forms, one after another (hours)"
 	@echo "make clean        remove what the other commands made"
 
@@ -139,9 +140,14 @@ audit: $(STAMP)
 secrets: $(STAMP)
 	@$(BIN)/python scripts/find_secrets.py
 
-# Published servers behind Penstock; writes docs/real-world.md.
-real-world: $(STAMP) peers
-	$(BIN)/python scripts/real_world.py --write
+# How well what is learned finds injected calls; writes the table in docs/learning.md.
+eval-learning: $(STAMP)
+	$(BIN)/python -m trials.learning --write docs/learning.md
+
+# Published servers and clients with Penstock between them; writes docs/real-world.md. They are installed into
+# PENSTOCK_REAL_WORLD, or a folder in the user's cache.
+real-world: $(STAMP)
+	$(BIN)/python -m trials.real_world --write docs/real-world.md
 
 # The hot path, in instructions: the same whatever else the machine does. Code 3: no valgrind here.
 instructions: $(STAMP)
