@@ -141,3 +141,15 @@ def test_faults_are_told(auth: Any, words: str) -> None:
     with pytest.raises(FaultyFile) as found:
         parse_file("a.yaml", yaml.safe_dump({"upstream": up}).encode())
     assert words in str(found.value.args) + str(found.value.faults)
+
+
+def test_several_upstreams_never_see_a_clients_own_headers() -> None:
+    import yaml
+
+    from penstock.config.file import parse_file
+    from penstock.errors import FaultyFile
+
+    servers = {"a": {"command": "x"}, "b": {"url": "http://b.example/", "auth": {"relay": {"X-Up": "A"}}}}
+    with pytest.raises(FaultyFile) as found:
+        parse_file("a.yaml", yaml.safe_dump({"mcpServers": servers}).encode())
+    assert "single upstream" in str(found.value.faults)

@@ -42,6 +42,7 @@ def _modules(work: Path, *options: str, attack: bytes | None = None) -> set[str]
 def test_a_plain_filter_run_loads_nothing_heavy(tmp_path: Path, options: tuple[str, ...]) -> None:
     loaded = _modules(tmp_path, *options)
     assert not loaded & set(HEAVY)
+    assert not [name for name in loaded if name.startswith("penstock.auth")]
 
 
 def test_this_test_would_see_a_heavy_module(tmp_path: Path) -> None:

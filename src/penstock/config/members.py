@@ -153,6 +153,9 @@ class MembersReading:
         if isinstance(upstream, CommandUpstream):
             upstream = structs.replace(upstream, inherits=bool(server.get("inherit_env")), reconnect=False)
         else:
+            if upstream.relays or upstream.is_stripped is False:
+                text = "is for a single upstream: several never see a client's own headers"
+                self._findings.add((*path, "auth"), f"{spoken_place((*path, 'auth'))}: relay and pass {text}")
             upstream = structs.replace(upstream, reconnect=False, renews=True)
         return Member(
             terms,
