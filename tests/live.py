@@ -34,7 +34,10 @@ class Hub:
                 stderr=errors,
                 stdin=subprocess.DEVNULL,
             )
-        self.desk = until(lambda: next(iter(set(runtime.hubs()) - before), None), self.said)
+        if port:
+            self.desk = runtime.hub_path(port)
+        else:
+            self.desk = until(lambda: next(iter(set(runtime.hubs()) - before), None), self.said)
         self.port = int(self.desk.rpartition("hub.")[2].split(".")[0])
         self.host = f"127.0.0.1:{self.port}"
         self.token = ""

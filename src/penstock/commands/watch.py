@@ -124,7 +124,7 @@ def _web(options: argparse.Namespace) -> int:
             f"{host} is open to other machines",
             "Give --cert, --key and --users, or serve this machine only: --web PORT",
         )
-    if any(secured) and not (options.cert and options.key):
+    if (options.cert is None) is not (options.key is None):
         raise UsageError("--cert and --key go together")
     if not options.child and not _is_file(options.name) and is_loopback(host) and not options.cert:
         found = ask_desk(runtime.hub_path(port), sys.stderr.isatty())

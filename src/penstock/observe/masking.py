@@ -100,6 +100,10 @@ class Masker:
         text = raw[: most + bounds.MASK_OVERLAP_BYTES].decode("utf-8", "replace")
         return self.cut(_MEMBER.sub(self._mask_member, text), most)
 
+    def loose_text(self, text: str) -> str:
+        """`text` masked, also where members of JSON stand somewhere in it."""
+        return self.text(_MEMBER.sub(self._mask_member, text) if '"' in text else text)
+
     def _mask_member(self, found: re.Match[str]) -> str:
         try:
             name = msgspec.json.decode(found[1])

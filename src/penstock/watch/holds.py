@@ -282,6 +282,7 @@ class Holds:
             "client": exchange.session.client_name or "",
             "era": exchange.session.era.value if exchange.session.era is not None else "",
             "until": held.until,
+            "passes": held.kind != "approve" and self._passes(held.wait),  # if nobody decides
             "note": held.approval.note if held.approval is not None else "",
             "part": part,
             "text": message.raw.decode("utf-8", "replace"),

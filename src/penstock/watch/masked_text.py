@@ -23,7 +23,7 @@ def masked_text(raw: bytes, masker: Masker) -> str:
     """The text of a message without its secrets."""
     text = raw.decode("utf-8", "replace")
     if text.lstrip()[:1] not in ("{", "["):
-        return masker.text(text)
+        return masker.loose_text(text)
     out: list[str] = []
     stack: list[tuple[bool, Any]] = []  # whether it is an object, and whether all in it is secret
     is_secret = False  # what comes next, by the name before it
@@ -73,7 +73,9 @@ def _masked_string(token: str, masker: Masker) -> str:
     if len(token) < 10:
         return token
     value = _decoded(token)
-    shown = masker.value(value)
+    shown = masker.loose_text(value)
+    if shown == value:
+        shown = masker.value(value)
     if shown == value or (isinstance(shown, str) and MASK not in shown):
         return token  # JSON within a text may have been written anew; without a secret it stays as it was
     return _encode(shown).decode()

@@ -219,11 +219,11 @@ class App {
     else if (this.page === 2 && "aex".includes(key)) this.held.press(key);
     else if (this.page === 2 && (key === "j" || key === "k")) this.held.move(key === "j" ? 1 : -1);
     else if (this.page !== 1) return;
-    else if (key === "j" || (key === "ArrowDown" && event.target === traffic.scroller)) traffic.move(1);
-    else if (key === "k" || (key === "ArrowUp" && event.target === traffic.scroller)) traffic.move(-1);
+    else if (key === "j" || key === "ArrowDown") traffic.move(1);
+    else if (key === "k" || key === "ArrowUp") traffic.move(-1);
     else if (key === "g" || key === "Home") traffic.move("first");
     else if (key === "G" || key === "End") { traffic.move("last"); }
-    else if (key === "Enter" && event.target === traffic.scroller && traffic.rank >= 0) traffic.select(traffic.rank);
+    else if (key === "Enter" && !event.target.matches?.("button, a") && traffic.rank >= 0) traffic.select(traffic.rank);
     else if (key === "Escape") traffic.close();
     else if (key === "f") traffic.setFollow(!traffic.follow);
     else if (key === "b") this.breakpoint();

@@ -78,7 +78,7 @@ export class HeldPage {
     const act = (name, label, kind, go, role = "approve") => h("button", { type: "button", class: kind, "data-name": `${name} ${one.id}`, disabled: !this.app.may(role), onclick: (event) => this.app.sure(event.target, go), text: label });
     return h("article", { class: `card${this.current?.id === one.id ? " sel" : ""}`, "aria-label": title, "data-held": one.id },
       h("h3", { text: title }),
-      h("p", { class: "meta" }, `${isApproval ? "rule" : ""} ${line(one.rule)} · ${line(one.message_kind)} · ${many(one.text.length)} characters · sha ${one.sha.slice(0, 12)} · `, left, isApproval ? " then it is blocked" : " then it goes by default"),
+      h("p", { class: "meta" }, `${isApproval ? "rule" : ""} ${line(one.rule)} · ${line(one.message_kind)} · ${many(one.text.length)} characters · sha ${one.sha.slice(0, 12)} · `, left, one.passes ? " then it passes" : " then it is blocked"),
       one.note ? h("p", { text: line(one.note) }) : null,
       pretty(one.value || one.text),
       h("div", { class: "actions" },

@@ -235,6 +235,7 @@ export class Traffic {
     const row = this.rows.get(rank);
     this.draw();
     if (row) this.load(row.seq);
+    else setTimeout(() => { if (this.rank === rank && rank < this.matched) this.select(rank); }, 100); // it is on its way
   }
 
   close() {
