@@ -46,7 +46,7 @@ def main() -> None:
             page.wait("document.querySelectorAll('.grow').length > 10")
             clients[0].write_file()
             page.wait("!document.querySelector('nav .count').hidden")
-            shots = [(320, 640), (1280, 800), (1920, 1080)] if is_all else [(1280, 800)]
+            shots = [(320, 640), (1280, 800), (1920, 1080)] if is_all else [(1200, 560)]
             for width, height in shots:
                 page.size(width, height)
                 for is_dark in (False, True):

@@ -230,6 +230,8 @@ class _Terminal:
         names[1] += f" {held}" if held else ""
         names[self._page - 1] = f"[{names[self._page - 1]}]"
         tabs = "  ".join(names)
+        if len(tabs) >= width:  # the page that is shown, and the numbers of the others
+            tabs = "  ".join(name if name[0] == "[" or name[-1].isdigit() else name[0] for name in names)
         self._put(0, tabs, width, curses.A_BOLD)
         room = max(1, height - 3)
         for place, (line, is_chosen) in enumerate(self._lines(room, width)):

@@ -16,7 +16,7 @@ export const PAGES = {
   8: { name: "Log", draw: logLines, again: 2000 },
 };
 
-const link = (app, text, filter) => h("button", { class: "plain", type: "button", text: line(text), onclick: () => app.filterFor(filter) });
+const link = (app, text, filter) => h("button", { class: "link", type: "button", text: line(text), title: "show its messages", onclick: () => app.filterFor(filter) });
 const quoted = (text) => `"${String(text).replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
 
 async function sessions(app) {

@@ -1,0 +1,112 @@
+"""The live view in a terminal of 80 by 24 (acceptance 25)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+
+from gate import SAMPLE, Gate
+
+DEADLINE = 20.0
+
+
+class Terminal:
+    """`penstock watch` on a terminal, and what it shows."""
+
+    def __init__(self, *words: str) -> None:
+        self.screen = pyte.Screen(80, 24)
+        self._stream = pyte.ByteStream(self.screen)
+        env = {**os.environ, "TERM": "linux", "LANG": "C.UTF-8"}
+        self.child = pexpect.spawn(
+            sys.executable,
+            ["-m", "penstock", "watch", *words],
+            env=env,
+            dimensions=(24, 80),
+            timeout=DEADLINE,
+        )
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.screen.display)
+
+    def shows(self, *texts: str) -> None:
+        """Waits until all of these are there."""
+        until = time.monotonic() + DEADLINE
+        while time.monotonic() < until:
+            try:
+                self._stream.feed(self.child.read_nonblocking(65536, 0.1))
+            except pexpect.TIMEOUT:
+                pass
+            if all(text in self.text for text in texts):
+                return
+        raise AssertionError(f"{texts} never came:\n{self.text}")
+
+    def press(self, keys: str) -> None:
+        self.child.send(keys)
+
+    def resize(self, rows: int, columns: int) -> None:
+        self.child.setwinsize(rows, columns)
+        self.screen.resize(rows, columns)
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    made = tempfile.mkdtemp(prefix="pens-", dir="/tmp")
+    before = os.environ.get("XDG_RUNTIME_DIR")
+    os.environ["XDG_RUNTIME_DIR"] = made
+    yield made
+    if before is None:
+        del os.environ["XDG_RUNTIME_DIR"]
+    else:
+        os.environ["XDG_RUNTIME_DIR"] = before
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def test_25_list_filter_approve_and_resize(folder: str, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "interceptor: {rules: [{id: ask, conditions: [{tool: write_file}], actions: [approve]}]}\n"
+    )
+    words = ["--dashboard", "auto", "--config", str(rules)]
+    with Gate(tmp_path, *words, command=["python3", str(SAMPLE)]) as gate:
+        gate.handshake()
+        gate.ask("tools/list")
+        gate.ask("tools/call", b'{"name":"echo","arguments":{"text":"\\u001b[2Jhello","token":"sample-42"}}')
+        view = Terminal()
+        view.shows("[1 Traffic]", "initialize", "tools/list", "echo")
+        view.press("/tool:echo\r")
+        view.shows("2 of ", "filter: tool:echo")
+        assert "initialize" not in view.text
+        view.press("\r")
+        view.shows("verdict pass", "isError")
+        assert "sample-42" not in view.text
+        view.press("\x1b")
+        params = b'{"name":"write_file","arguments":{"path":"a"}}'
+        gate.say(b'{"jsonrpc":"2.0","id":71,"method":"tools/call","params":%b}' % params)
+        view.shows("2 Held 1")
+        view.press("2")
+        view.shows("approve", "write_file", "ask")
+        view.press("a")
+        view.shows("once more")
+        view.press("a")
+        assert b'"result"' in gate.answer(b"71")
+        view.shows("Nothing waits")
+        view.resize(12, 60)
+        view.press("3")
+        view.shows("[3 Sessions]", "raw")
+        for page in "45678":
+            view.press(page)
+            view.shows(f"[{page} ")
+        view.press("q")
+        view.child.expect(pexpect.EOF)
+        view.child.close()
+        assert view.child.exitstatus == 0
