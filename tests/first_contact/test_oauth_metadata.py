@@ -92,3 +92,16 @@ def test_metadata_of_somebody_else_is_not_ours_to_relay() -> None:
     ):
         headers = [(b"WWW-Authenticate", value), (b"X", b"y")]
         assert own_challenge(headers, b"http://us", url) == headers
+
+
+def test_behind_a_proxy_that_ends_tls_the_public_address_is_named(upstream: str, tmp_path: Path) -> None:
+    file = tmp_path / "penstock.json"
+    file.write_text(json.dumps({"public_url": "https://gate.example"}))
+    with Proxy(tmp_path, ["--config", str(file), "--upstream", upstream]) as proxy:
+        door = LegacyDoor(proxy.port, "legacy")
+        refused = door.whole("POST", "/mcp", POST, INITIALIZE)
+        assert refused.status == 401
+        assert f'resource_metadata="https://gate.example{PATH}"' in refused.headers["www-authenticate"]
+        found = json.loads(door.whole("GET", PATH).body)
+        assert found["resource"] == "https://gate.example/mcp"
+        assert found["authorization_servers"] == ["https://as.example/"]

@@ -40,6 +40,9 @@ def read_anomalies(section: Section | None, findings: Findings) -> Anomalies | N
     key = "baseline"
     try:
         baseline = load_baseline(str(section["baseline"]))
+        if section.get("group_by", baseline.group_by) != baseline.group_by:
+            made = f"by {baseline.group_by}" if baseline.group_by else "for all clients together"
+            findings.add(("anomalies", "group_by"), f"the baseline was made {made}")
         key = "budget"
         budget = parse_budget(str(section.get("budget", "1/500 sessions")), "anomalies.budget")
         key = "watch"

@@ -284,6 +284,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
     ),
     "anomalies": (
         Key("baseline", Kind.TEXT, "What `penstock baseline` has written; frozen while Penstock runs."),
+        Key("group_by", Kind.CHOICE, "How the baseline was made; another one is refused.", ("client_name",)),
         Key("budget", Kind.TEXT, "Usual sessions that may raise an alert; default `1/500 sessions`."),
         Key("watch", Kind.TEXTS, "Which kinds: tool place shape size rate errors sequence hour spread."),
         Key("alert", Kind.SECTION, "Where alerts go; stderr hears of them anyway.", section="alert"),

@@ -134,6 +134,7 @@ def test_a_configuration_says_what_is_wrong_with_its_anomalies(tmp_path: Path, b
     for section, words in (
         ({"budget": "1/20"}, "needs a baseline"),
         ({"baseline": str(tmp_path / "none")}, "Cannot read the baseline"),
+        ({"baseline": str(baseline), "group_by": "client_name"}, "was made for all clients together"),
         ({"baseline": str(baseline), "budget": "often"}, "Invalid anomalies.budget"),
         ({"baseline": str(baseline), "watch": ["mood"]}, "Invalid anomalies.watch"),
     ):
