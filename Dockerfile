@@ -4,7 +4,9 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY packaging packaging
 COPY src src
-RUN pip wheel --no-cache-dir --wheel-dir /wheels .
+# EXTRAS=[redis] for several instances
+ARG EXTRAS=
+RUN pip wheel --no-cache-dir --wheel-dir /wheels ".${EXTRAS}"
 
 FROM python:3.13-slim
 ARG VERSION=0.1.0
