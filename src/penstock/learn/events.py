@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock.observe.progress import Progress, size_of
 from penstock.observe.reader import RecordingReader
@@ -61,7 +62,7 @@ def event_of_record(record: Record) -> Event | None:
     asked = record.request if is_answer else record
     tool = (asked.tool if asked is not None else None) or ""
     if is_answer:
-        is_error = b'"error"' in record.raw[:64] or b'"isError":true' in record.raw
+        is_error = _is_failed(record.raw)
         return Event(
             session.id, client, record.received, record.index, tool, True, None, 0, is_error, is_stopped
         )
@@ -72,6 +73,28 @@ def event_of_record(record: Record) -> Event | None:
     return Event(
         session.id, client, record.received, record.index, tool, False, arguments, size, False, is_stopped
     )
+
+
+class _Reply(Struct):
+    error: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+
+
+_decode_reply = msgspec.json.Decoder(_Reply).decode
+
+
+def _is_failed(raw: bytes) -> bool:
+    """Whether a response is an error, of the protocol or of the tool."""
+    try:
+        reply = _decode_reply(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return True
+    if reply.error is not UNSET:
+        return True
+    if b'"isError"' not in raw:
+        return False
+    result = maybe_value(reply.result)
+    return isinstance(result, dict) and result.get("isError") is True
 
 
 def _arguments(params: Any, size: int) -> tuple[Any, int]:

@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct, field
 
@@ -18,6 +19,7 @@ from penstock.policy.learned.baseline import BUCKETS, KINDS, TABLE, Model, place
 from penstock.policy.learned.features import digest64, places_in, shape_of
 
 _WINDOW = 60.0
+_digest = lru_cache(maxsize=4_096)(digest64)  # of names and shapes, which come again and again
 _SUBJECTS = 1_000  # of one session; what comes beyond is not counted any more
 
 
@@ -55,7 +57,7 @@ def learn(model: Model, event: Event, state: SessionScores) -> None:
     if event.is_answer:
         return
     tool = event.tool
-    key = digest64(tool)
+    key = _digest(tool)
     model.calls += 1
     if key in model.tools or _has_room(model, "tool", model.tools):
         model.tools[key] = model.tools.get(key, 0) + 1
@@ -67,10 +69,10 @@ def learn(model: Model, event: Event, state: SessionScores) -> None:
             model.places.add(found)
             kind = digest64(tool, place.path, place.kind)
             model.place_counts[kind] = model.place_counts.get(kind, 0) + 1
-    shape = digest64(tool, shape_of(event.arguments))
+    shape = _digest(tool, shape_of(event.arguments))
     if shape not in model.shapes and _has_room(model, "shape", model.shapes):
         model.shapes.add(shape)
-    pair = digest64(state.last_tool, tool)
+    pair = _digest(state.last_tool, tool)
     if pair in model.pairs or _has_room(model, "sequence", model.pairs):
         model.pairs[pair] = model.pairs.get(pair, 0) + 1
     model.hours[_hour(event.time)] += 1
@@ -141,7 +143,7 @@ def _score_novelty(model: Model, event: Event, state: SessionScores) -> Iterator
             words = f"{tool} {place.path}: {place.kind} {place.text}, {_never(model, more)}"
             yield Finding("place", subject, words, event.index, event.time)
     shape = shape_of(event.arguments)
-    subject = f"shape {tool} {digest64(shape)}"
+    subject = f"shape {tool} {_digest(shape)}"
     if model.is_new_shape(tool, shape) and _is_first(state, subject):
         state.scores["shape"] = state.scores.get("shape", 0.0) + 1
         names = ", ".join(sorted(event.arguments)[:8]) if isinstance(event.arguments, dict) else "none"
@@ -150,7 +152,7 @@ def _score_novelty(model: Model, event: Event, state: SessionScores) -> Iterator
 
 
 def _score_size(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
-    sizes = model.sizes.get(digest64(event.tool))
+    sizes = model.sizes.get(_digest(event.tool))
     if sizes is None:
         return
     most = max(number for number, count in enumerate(sizes) if count)
@@ -178,8 +180,8 @@ def _score_sequence(model: Model, event: Event, state: SessionScores) -> Iterato
     if "sequence" in model.full:
         return
     before, tool = state.last_tool, event.tool
-    pairs = model.pairs.get(digest64(before, tool), 0)
-    first = model.tools.get(digest64(before), 0) if before else model.sessions
+    pairs = model.pairs.get(_digest(before, tool), 0)
+    first = model.tools.get(_digest(before), 0) if before else model.sessions
     surprise = -math.log2((pairs + 0.5) / (first + 0.5 * (len(model.tools) + 1)))
     if _raise(state, "sequence", surprise):
         what = f"{tool} after {before}" if before else f"{tool} at the start of a session"

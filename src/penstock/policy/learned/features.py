@@ -24,6 +24,7 @@ _BARE_HOST = re.compile(
     r"(?i)(?:www\.)?(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+"
     r"(?:com|org|net|edu|gov|io|dev|ai|app|co|info|biz|me|uk|de|ch|example|test)(?=$|[/:?#])"
 )
+_ACCOUNT_LENGTH = 34
 _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\~.]?[^\s\"'<>|:*?]*[/\\][^\"'<>|:*?\n]*")
 
 
@@ -74,21 +75,28 @@ def places_of_text(text: str) -> Iterator[tuple[str, str]]:
 def _places_of(text: str) -> Iterator[tuple[str, str]]:
     text = text[:_TEXT]
     is_place = False
-    for match in _URL.finditer(text):
-        is_place = True
-        yield "host", _host(match[1])
-    for match in _MAIL.finditer(text):
-        is_place = True
-        yield "domain", match[1].lower()
+    # Most texts have no place: a sign that it must have is looked for before the pattern.
+    if "://" in text:
+        for match in _URL.finditer(text):
+            is_place = True
+            yield "host", _host(match[1])
+    if "@" in text:
+        for match in _MAIL.finditer(text):
+            is_place = True
+            yield "domain", match[1].lower()
     if is_place:
         return
     stripped = text.strip()
-    bare = _BARE_HOST.match(stripped)
-    if bare is not None and " " not in stripped:
+    if " " not in stripped and "." in stripped and (bare := _BARE_HOST.match(stripped)) is not None:
         yield "host", _host(bare[0])
-    elif _ACCOUNT.fullmatch(stripped):
+    elif len(stripped) <= _ACCOUNT_LENGTH and _ACCOUNT.fullmatch(stripped):
         yield "account", stripped
-    elif len(stripped) < 512 and _PATH.fullmatch(stripped) and " " not in stripped.split("/", 1)[0]:
+    elif (
+        len(stripped) < 512
+        and ("/" in stripped or "\\" in stripped)
+        and _PATH.fullmatch(stripped)
+        and " " not in stripped.split("/", 1)[0]
+    ):
         yield "directory", directory_of(stripped)
 
 
