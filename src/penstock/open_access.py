@@ -24,7 +24,7 @@ from penstock.downstream.access_router import AccessRouter
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door
 from penstock.downstream.resource_metadata import ResourceMetadata
-from penstock.downstream.router import is_well_known
+from penstock.downstream.router import STATUS, is_well_known
 from penstock.endpoint import Endpoint
 from penstock.errors import PenstockError
 from penstock.net.http_exchange import Reply, Request
@@ -211,6 +211,9 @@ class Access:
     def _front(self, guard: HostOriginCheck, doors: dict[str, dict[bytes, Door]]) -> AccessRouter:
         terms = self._terms
         metadata = ResourceMetadata(terms.public_url, terms.auth.jwt if terms.auth is not None else None)
+        # Behind a proxy on this machine everybody seems to be on this machine.
+        is_direct = terms.public_url is None
+        status = next((found[STATUS] for found in doors.values() if is_direct and STATUS in found), None)
         return AccessRouter(
             guard,
             doors,
@@ -220,6 +223,7 @@ class Access:
             terms.default,
             metadata,
             self._well_known,
+            status,
         )
 
     def _well_known(self, request: Request, reply: Reply) -> bool:

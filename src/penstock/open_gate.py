@@ -80,7 +80,7 @@ def _session_table(config: ProxyConfig) -> SessionTable:
         on_dropped=TrackedSession.end,
         is_in_use=lambda session: session.is_in_use,
     )
-    return SessionTable(_name(config), known)
+    return SessionTable(_name(config), known, config.profile)
 
 
 def _name(config: ProxyConfig) -> str:

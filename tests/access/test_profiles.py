@@ -222,3 +222,33 @@ def test_profiles_without_credentials(tmp_path: Path) -> None:
             toy = proxy.hello(name="toy").headers["mcp-session-id"]
             whole.session = toy
             assert tools_of(whole) == ["echo"]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "streamable"])
+def test_rules_know_the_profile_and_no_credential(transport: str, tmp_path: Path) -> None:
+    rule = {
+        "id": "not-here",
+        "conditions": [{"method_equals": "tools/call"}, {"profile_in": ["reader"]}],
+        "actions": [{"block": "Not in ${profile}"}],
+    }
+    seen_by_rules = {
+        "id": "canary",
+        "conditions": [{"header_matches": {"name": "Authorization", "pattern": "."}}],
+        "actions": [{"block": "a credential"}],
+    }
+    with Upstream(transport, tmp_path) as upstream:
+        tokens = [row("free", FREE), row("pinned", PINNED, profile="echoer")]
+        config = config_of(
+            upstream,
+            auth={"tokens": tokens},
+            choose={"default": "reader"},
+            interceptor={"rules": [rule, seen_by_rules]},
+        )
+        with Guarded(tmp_path, config) as proxy:
+            for era in ("legacy", "modern"):
+                refused, served = proxy.door(FREE, era), proxy.door(PINNED, era)
+                if era == "legacy":
+                    refused.begin()
+                    served.begin()
+                assert refused.call("echo")["error"]["message"] == "Not in reader"
+                assert served.is_alive()

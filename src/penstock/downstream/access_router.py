@@ -21,7 +21,7 @@ from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door, McpHead, read_head
 from penstock.downstream.replies import refuse
 from penstock.downstream.resource_metadata import ResourceMetadata
-from penstock.downstream.router import HEALTH, READY
+from penstock.downstream.router import HEALTH, READY, STATUS
 from penstock.errors import ClientProtocolError
 from penstock.gate.client_name import maybe_client_name
 from penstock.net.http_exchange import Reply, Request
@@ -60,6 +60,7 @@ class AccessRouter:
         default: str | None,
         metadata: ResourceMetadata,
         well_known: Callable[[Request, Reply], bool],
+        status: Door | None = None,
     ) -> None:
         """Without `callers`, everybody is `anybody`. `doors` by profile and by path, such as `/mcp`.
         `well_known` takes requests for the metadata of an upstream, where it has some, and says whether it
@@ -73,6 +74,7 @@ class AccessRouter:
         self._default = default
         self._metadata = metadata
         self._well_known = well_known
+        self._status = status
 
     def __call__(self, request: Request, reply: Reply) -> None:
         """Takes one request."""
@@ -93,6 +95,8 @@ class AccessRouter:
             reply.send(200, [(b"Content-Type", b"text/plain")], b"ok\n")
         elif path == READY and READY in (doors := self._doors.get(self._default or "", {})):
             doors[READY](request, reply)
+        elif path == STATUS and self._status is not None:
+            self._status(request, reply)  # it asks for itself who may
         elif self._metadata.serves(path):
             self._metadata.handle(request, reply)
         elif self._callers is None:

@@ -51,8 +51,9 @@ class Table(Protocol):
 class SessionTable:
     """Makes sessions, and finds them again by what their clients show."""
 
-    def __init__(self, upstream: str, known: Table) -> None:
-        """`upstream` stands for it in the keys of what rules remember."""
+    def __init__(self, upstream: str, known: Table, profile: str = "") -> None:
+        """`upstream` stands for it in the keys of what rules remember; `profile` is what all of them see."""
+        self._profile = profile
         self._upstream = upstream
         self._known = known
         self._share = ByteShare(limits.REVIEWED_BYTES)
@@ -78,6 +79,7 @@ class SessionTable:
             is_everywhere=key is not None,
             requests=self._table(),
             upstream_requests=self._table(),
+            profile=self._profile,
         )
 
     def _table(self) -> PendingTable:

@@ -65,6 +65,7 @@ class Session(Struct):
     tasks: dict[str, Message] = msgspec.field(default_factory=dict)  # which request began which task
     waiting: dict[Wait, None] = msgspec.field(default_factory=dict)  # messages not decided about yet
     on_idle: Callable[[], None] | None = None  # called when no message waits any more
+    profile: str = ""  # which profile its client sees, where there are some
 
     def count(self, method: str | None, kind: Kind, is_error: bool = False) -> None:
         """Takes note of one message; `method` of a response is that of its request."""

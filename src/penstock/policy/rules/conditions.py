@@ -35,7 +35,12 @@ from penstock.policy.rules.param_conditions import (
 from penstock.policy.rules.path_conditions import PathOutside
 from penstock.policy.rules.response_conditions import RESPONSE_CONDITIONS
 from penstock.policy.rules.rule_entries import read_many, read_one, says
-from penstock.policy.rules.sender_conditions import ClientNameMatches, HeaderEquals, HeaderMatches
+from penstock.policy.rules.sender_conditions import (
+    ClientNameMatches,
+    HeaderEquals,
+    HeaderMatches,
+    ProfileIn,
+)
 from penstock.policy.rules.text_conditions import SizeGreaterThan, TextMatches
 from penstock.policy.rules.time_condition import TimeOutside
 from penstock.policy.rules.tool_conditions import Tool, ToolAnnotation
@@ -218,6 +223,7 @@ CONDITIONS: dict[str, type[Any]] = {
     "text_matches": TextMatches,
     "size_greater_than": SizeGreaterThan,
     "client_name_matches": ClientNameMatches,
+    "profile_in": ProfileIn,
     "header_equals": HeaderEquals,
     "header_matches": HeaderMatches,
     "time_outside": TimeOutside,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from penstock.policy.binder import Misread
+from penstock.policy.binder import Misread, Texts
 from penstock.policy.patterns.patterns import Pattern
 from penstock.policy.rules.exchange import Context
 from penstock.wire.mcp.message import Message
@@ -26,6 +26,17 @@ class ClientNameMatches(Struct, frozen=True):
     def holds(self, message: Message, context: Context, every: bool = False) -> bool:
         name = context.session.client_name
         return name is not None and self.pattern.holds_in(name, every)
+
+
+class ProfileIn(Struct, frozen=True):
+    """Holds when the client sees the whole through one of these profiles; `all` is the whole itself."""
+
+    profiles: Texts
+    whole: ClassVar[str] = "profiles"
+    words: ClassVar[str] = "the profile is one of {profiles}"
+
+    def holds(self, message: Message, context: Context, every: bool = False) -> bool:
+        return (context.session.profile or "all") in self.profiles
 
 
 class HeaderEquals(Struct, frozen=True):

@@ -21,7 +21,7 @@ from penstock.policy.rules.message_parts import method_of, params_of
 from penstock.policy.rules.paths import BadPath, Path, parse_path, spliced
 from penstock.wire.mcp.message import Message
 
-NAMES = ("session_id", "method", "params_hash", "client_name", "param.PATH")
+NAMES = ("session_id", "method", "params_hash", "client_name", "profile", "param.PATH")
 
 _PROGRESS = parse_path("_meta.progressToken")
 _HOLE = re.compile(r"\$\$\{|\$\{([^}]*)\}|\$\{")
@@ -91,6 +91,8 @@ class Hole(Struct, frozen=True):
             return method_of(message, context) or ""
         if self.name == "client_name":
             return context.session.client_name or ""
+        if self.name == "profile":
+            return context.session.profile or "all"
         return params_hash(message, context)
 
     def values(self, message: Message, context: Context) -> list[str]:

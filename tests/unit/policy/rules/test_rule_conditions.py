@@ -130,7 +130,12 @@ def test_no_condition_is_left_out_of_these_tests() -> None:
     elsewhere = {
         *("session_age_greater_than", "state_equals", "state_greater_than"),  # above
         *("tool_annotation",),  # test_tool_conditions.py
-        *("client_name_matches", "header_equals", "header_matches"),  # test_sender_conditions.py
+        *(
+            "client_name_matches",
+            "profile_in",
+            "header_equals",
+            "header_matches",
+        ),  # test_sender_conditions.py
         "time_outside",  # test_time_condition.py
         *("is_new", "after", "copied_from"),  # test_flow_conditions.py
     }

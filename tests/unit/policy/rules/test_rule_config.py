@@ -207,7 +207,7 @@ EXAMPLES: dict[str, Any] = {
     "path_outside": {"fields": ["a"], "roots": ["/b"]}, "result_matches": {"field": "a", "pattern": "b"},
     "result_in": {"field": "a", "values": [1]}, "result_greater_than": {"field": "a", "value": 1},
     "result_less_than": {"field": "a", "value": 1}, "result_is_null": "a", "result_is_array": "a",
-    "text_matches": "a", "size_greater_than": "64KiB", "client_name_matches": "a",
+    "text_matches": "a", "size_greater_than": "64KiB", "client_name_matches": "a", "profile_in": ["a"],
     "header_equals": {"name": "a", "value": "b"}, "header_matches": {"name": "a", "pattern": "b"},
     "time_outside": {"from": "08:00", "to": "18:00", "days": "mon-fri", "zone": "UTC"},
     "replace": {"field": "a", "pattern": "b", "with": "c"}, "truncate": {"field": "a", "bytes": "1kB"},

@@ -25,6 +25,7 @@ def _render(source: str) -> str:
         ("plain $ text", "plain $ text"),
         ("${session_id}:${method}", "s1:tools/call"),
         ("${client_name}", "editor"),
+        ("${profile}", "all"),
         ("${param.name}!", "rm!"),
         ("${param.arguments.n}", "1.0"),
         ("${param.arguments.o}", '{"a":1}'),

@@ -89,3 +89,19 @@ def test_a_client_is_known_by_its_name(name: str | None, holds: bool) -> None:
         loaded({"rules": [rule({"block": "no"}, when=[{"client_name_matches": "^claude"}])]}), NotedEffects()
     )
     assert isinstance(send(box, CALL, session(client_name=name)).verdict, Pass) is not holds
+
+
+@pytest.mark.parametrize(
+    ("profile", "named", "holds"),
+    [
+        ("reader", ["reader"], True),
+        ("reader", ["all", "writer"], False),
+        ("", ["all"], True),
+        ("", [""], False),
+    ],
+)
+def test_a_profile_is_one_of_those_that_are_named(profile: str, named: list[str], holds: bool) -> None:
+    box = Interceptor(
+        loaded({"rules": [rule({"block": "no"}, when=[{"profile_in": named}])]}), NotedEffects()
+    )
+    assert isinstance(send(box, CALL, session(profile=profile)).verdict, Pass) is not holds
