@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.bridge.modern_face import ModernFace
-from penstock.bridge.steps import Step, ToClient, ToUpstream
+from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
 
 META = (
@@ -376,3 +376,193 @@ def test_who_cannot_go_to_a_url_hears_the_error() -> None:
     call(face)
     (answer,) = down(face.upstream_says(heard(URL), 0.0))
     assert answer["error"]["code"] == -32042
+
+
+def cancel(token: str) -> Message:
+    return said(f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{token}}}}}')
+
+
+def test_before_the_handshake_is_through_everything_waits_and_may_be_cancelled() -> None:
+    numbers = itertools.count(1)
+    face = ModernFace(lambda: b'"own-%d"' % next(numbers), b'{"name":"us","version":"1"}')
+    note = said('{"jsonrpc":"2.0","method":"v/note"}')
+    assert face.client_says(note, 0.0) == []
+    assert len(up(call(face, "1"))) == 1
+    assert call(face, "2") == []
+    assert face.client_says(cancel("1"), 0.0) == []
+    answer = '{"jsonrpc":"2.0","id":"own-1","result":{"capabilities":{}}}'
+    steps = up(face.upstream_says(heard(answer), 0.0))
+    assert [one.get("id") for one in steps] == [None, 2]
+    assert face.upstream_says(heard(answer), 0.0) == []  # once is enough
+    assert face.client_says(note, 0.0) == [ToUpstream(note.raw)]
+
+
+def test_what_nobody_asked_for_goes_nowhere() -> None:
+    face = opened()
+    assert face.client_says(said('{"jsonrpc":"2.0","id":1,"result":{}}'), 0.0) == []
+    assert face.upstream_says(heard('{"jsonrpc":"2.0","id":99,"result":{}}'), 0.0) == []
+    assert face.upstream_says(heard('{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}'), 0.0) == []
+    assert face.client_says(cancel("99"), 0.0) == []
+    bare = said('{"jsonrpc":"2.0","method":"notifications/cancelled"}')
+    assert face.client_says(bare, 0.0) == []
+    complete = heard('{"jsonrpc":"2.0","method":"notifications/elicitation/complete"}')
+    assert face.upstream_says(complete, 0.0) == []
+    other = heard('{"jsonrpc":"2.0","method":"v/other"}')
+    assert face.upstream_says(other, 0.0) == [ToClient(other.raw)]
+    (pong,) = up(face.upstream_says(heard('{"jsonrpc":"2.0","id":"p","method":"ping"}'), 0.0))
+    assert pong == {"jsonrpc": "2.0", "id": "p", "result": {}}
+
+
+def test_a_running_call_is_cancelled_and_its_questions_are_refused() -> None:
+    face = opened()
+    call(face, "7")
+    question(face)
+    refused, told = up(face.client_says(cancel("7"), 1.0))
+    assert (refused["id"], refused["error"]["code"]) == ("who", -32603)
+    assert (told["method"], told["params"]) == ("notifications/cancelled", {"requestId": 7})
+    assert face.next_due() == 0
+    state = parked(face, "8")
+    assert face.client_says(cancel("8"), 2.0) == []  # it has its answer, and may come back
+    assert call(face, "9", back(state), now=3.0)
+
+
+def test_a_call_that_waits_for_the_first_answers_was_never_sent() -> None:
+    face = opened()
+    question(face, '"early"', now=1.0)
+    (answer,) = down(call(face, "7", now=2.0))
+    refused, *rest = up(face.tick(2.0 + 600.0))
+    assert (refused["id"], rest) == ("early", [])
+    assert down(call(face, "8", back(answer["result"]["requestState"]), now=603.0))[0]["error"]
+
+
+def test_early_questions_wait_half_a_minute_and_only_for_who_can_answer() -> None:
+    face = opened()
+    question(face, '"a"', now=1.0)
+    assert face.next_due() == 31.0
+    assert face.tick(30.9) == []
+    (refused,) = up(face.tick(31.0))
+    assert (refused["id"], refused["error"]["code"]) == ("a", -32603)
+    question(face, '"b"', "sampling/createMessage", now=40.0)
+    question(face, '"c"', now=40.0)
+    refused, *rest = up(call(face, "7", now=41.0))
+    assert (refused["id"], refused["error"]["code"], rest) == ("b", -32601, [])
+    question(face, '"d"', now=50.0)
+    late = call(face, "8", now=80.0)
+    assert [(one["id"], "error" in one) for one in up(late)] == [("d", True), (8, False)]
+    question(face, '"e"', now=90.0)
+    (read,) = up(face.client_says(request("9", "tools/list"), 91.0))
+    assert read["method"] == "tools/list"  # which cannot be answered with a question
+
+
+def test_a_question_of_a_call_that_ends_at_once_is_asked_with_the_next_one() -> None:
+    face = opened()
+    call(face, "7")
+    question(face, now=1.0)
+    (answer,) = down(face.upstream_says(heard('{"jsonrpc":"2.0","id":7,"result":{}}'), 1.01))
+    assert answer["result"] == {"resultType": "complete"}
+    assert face.tick(1.02) == []
+    (asked,) = down(call(face, "8", now=2.0))
+    assert list(asked["result"]["inputRequests"]) == ["who"]
+
+
+def test_no_more_than_64_calls_wait_and_no_more_than_may_elsewhere() -> None:
+    face = opened()
+    for number in range(64):
+        call(face, str(100 + number))
+        question(face, f'"q{number}"')
+        assert len(down(face.tick(face.next_due() if number == 0 else 2.0))) == 1
+    assert face.parked == 64
+    call(face, "200")
+    (refused,) = up(question(face, '"more"'))
+    assert (refused["id"], refused["error"]["code"]) == ("more", -32603)
+    full = opened()
+    full._is_full_elsewhere = lambda: True
+    call(full, "7")
+    assert up(question(full, '"more"'))[0]["error"]["code"] == -32603
+    face = opened()
+    for number in range(64):
+        assert question(face, f'"q{number}"') == []
+    assert up(question(face, '"more"'))[0]["error"]["message"] == "Too many questions"
+
+
+def test_what_the_upstream_takes_back_is_not_asked() -> None:
+    face = opened()
+    call(face, "7")
+    question(face, '"a"')
+    question(face, '"b"')
+    assert (
+        face.upstream_says(
+            heard('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}'), 1.0
+        )
+        == []
+    )
+    (answer,) = down(face.tick(2.0))
+    assert list(answer["result"]["inputRequests"]) == ["b"]
+    call(face, "8")
+    question(face, '"c"')
+    face.upstream_says(
+        heard('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c"}}'), 1.0
+    )
+    face.upstream_says(heard('{"jsonrpc":"2.0","method":"notifications/cancelled"}'), 1.0)
+    assert down(face.tick(5.0)) == []
+
+
+def test_a_state_of_another_client_or_an_old_one_is_refused_by_one_sentence() -> None:
+    face = opened()
+    state = parked(face)
+    for more, now in ((back("made-up"), 2.0), (back(state), 601.03), ('"requestState":5,', 2.0)):
+        (answer,) = down(call(face, "8", more, now=now))
+        assert answer["error"] == {
+            "code": -32602,
+            "message": "Invalid or expired requestState",
+            "data": {"reason": "invalid_request_state"},
+        }
+    (sent,) = up(call(face, "9", '"inputResponses":{"who":{}},', now=2.0))
+    assert (sent["id"], "inputResponses" in sent["params"]) == (9, False)  # a call of its own
+
+
+def test_progress_without_an_owner_or_a_token_goes_nowhere_and_64_are_held() -> None:
+    face = opened()
+    text = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":%d}}'
+    assert face.upstream_says(heard(text % 0), 0.0) == []
+    call(face, "7", meta=',"progressToken":"p"')
+    question(face)
+    (answer,) = down(face.tick(face.next_due()))
+    for number in range(70):
+        assert face.upstream_says(heard(text % number), 2.0) == []
+    state = answer["result"]["requestState"]
+    told = down(call(face, "8", back(state), 3.0, meta=',"progressToken":"two"'))
+    assert [one["params"]["progress"] for one in told] == list(range(6, 70))
+    assert {one["params"]["progressToken"] for one in told} == {"two"}
+    silent = opened()
+    call(silent, "7", meta=',"progressToken":"p"')
+    question(silent)
+    (answer,) = down(silent.tick(silent.next_due()))
+    silent.upstream_says(heard(text % 1), 2.0)
+    assert down(call(silent, "8", back(answer["result"]["requestState"]), 3.0)) == []
+    assert silent.upstream_says(heard(text % 2), 4.0) == []
+
+
+def test_the_level_is_the_most_verbose_that_is_wanted_and_said_once() -> None:
+    face = opened()
+    wants = ',"io.modelcontextprotocol/logLevel":"%s"'
+    first = up(call(face, "7", meta=wants % "warning"))
+    assert [one["method"] for one in first] == ["logging/setLevel", "tools/call"]
+    assert first[0]["params"] == {"level": "warning"}
+    assert [one["method"] for one in up(call(face, "8", meta=wants % "error"))] == ["tools/call"]
+    more = up(call(face, "9", meta=wants % "debug"))
+    assert more[0]["params"] == {"level": "debug"}
+    assert face.upstream_says(heard('{"jsonrpc":"2.0","id":"own-3","result":{}}'), 0.0) == []
+    assert [one["method"] for one in up(call(face, "10", meta=wants % "loud"))] == ["tools/call"]
+    quiet = opened('{"tools":{}}')
+    assert [one["method"] for one in up(call(quiet, "7", meta=wants % "debug"))] == ["tools/call"]
+
+
+def test_people_hear_of_a_call_that_is_given_up() -> None:
+    face = opened()
+    parked(face)
+    due = face.next_due()
+    assert face.tick(due - 0.01) == []
+    told = [step.text for step in face.tick(due) if isinstance(step, Tell)]
+    assert told == ["A call that asked its client something was given up. The client did not answer in time."]
+    assert face.next_due() == 0
