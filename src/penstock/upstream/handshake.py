@@ -11,6 +11,7 @@ from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.relay.tool_list_pages import own_id, own_notification
 from penstock.wire.json.splice import with_value
+from penstock.wire.mcp.carried import CarriedMessage, carried
 from penstock.wire.mcp.message import Message, read_client_message
 
 log = logging.getLogger("penstock")
@@ -37,13 +38,15 @@ class Handshake:
         assert opening is not None
         again = read_client_message(with_value(opening.raw, opening.envelope, "id", own_id()))
         assert isinstance(again, Message)
-        return again
+        return carried(again, opening.headers) if isinstance(opening, CarriedMessage) else again
 
     def last_words(self) -> Message:
         """The notification that follows its answer, as a message not sent before."""
         if self.initialized is None:
             return own_notification("notifications/initialized")
         kept = self.initialized
+        if isinstance(kept, CarriedMessage):
+            return carried(kept, kept.headers)
         return Message(kept.raw, kept.kind, kept.id_token, kept.method, kept.envelope, kept.params)
 
 

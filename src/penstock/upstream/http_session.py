@@ -94,6 +94,10 @@ class HttpSession:
             version = b""  # the relay reads it strictly, and says what is wrong
         self.version = version if _VISIBLE(version) else None
 
+    def has_refused(self) -> None:
+        """There is no session of the older era."""
+        self._is_legacy = False
+
     def forget(self) -> None:
         """The session is over."""
         self.id = self.version = None

@@ -205,6 +205,9 @@ class StreamableHttpUpstream:
         """Its turn is over."""
         if post.message.method in _FIRST_WORDS:
             self._forget_first_timer()
+            if post.message.method == "initialize" and post.is_answered and self._session.version is None:
+                self._handshake = Handshake()  # refused: there is no such session to begin again
+                self._session.has_refused()
         if post.own is None:
             self._outbox.done(post.message)
         if self._settled is not None and self._is_settled():
