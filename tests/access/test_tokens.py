@@ -192,3 +192,36 @@ def test_who_is_waited_for_is_no_reason_to_let_anybody_in(tmp_path: Path) -> Non
             assert proxy.hello().status == 401
         finally:
             upstream.stop()
+
+
+def test_a_request_that_was_begun_before_its_token_was_taken_out_is_refused(tmp_path: Path) -> None:
+    import socket
+
+    with Upstream("stdio", tmp_path) as upstream:
+        config = {"upstream": reach(upstream), "auth": {"tokens": [row("ci", CI), row("dev", DEV)]}}
+        with Guarded(tmp_path, config) as proxy:
+            body = INITIALIZE % b"x"
+            head = (
+                "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                "Accept: application/json, text/event-stream\r\n"
+                f"Content-Length: {len(body)}\r\nAuthorization: Bearer {CI}\r\n\r\n"
+            ).encode()
+            with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as connection:
+                connection.sendall(head + body)  # this head is known from now on
+                assert connection.recv(100).startswith(b"HTTP/1.1 200")
+            with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as connection:
+                connection.sendall(head + body[:10])
+                proxy.write({**config, "auth": {"tokens": [row("dev", DEV)]}})
+                wait_until(lambda: proxy.hello(CI).status == 401)
+                connection.sendall(body[10:])
+                assert connection.recv(100).startswith(b"HTTP/1.1 401")
+
+
+def test_a_token_in_the_place_of_its_digest_is_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(f"auth: {{tokens: [{{id: ci, sha256: {CI}}}]}}\nupstream: {{command: ['true']}}\n")
+    words = [sys.executable, "-m", "penstock", "check", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "64 hexadecimal digits" in done.stderr
+    assert "canary" not in done.stderr + done.stdout

@@ -38,6 +38,7 @@ _NOT_FOUND = "Not found"
 class Entry(McpHead, kw_only=True):
     """A head that was let in: by whom, until when, and how the doors see it."""
 
+    front: object  # who let it in: after a reload that is another, and nothing of this counts
     admission: Admission
     certificate: bytes | None
     name: bytes  # which door
@@ -106,7 +107,8 @@ class AccessRouter:
 
     def _holds(self, entry: Entry, request: Request) -> bool:
         """Whether what was found out for a head like this one is still so, and for this connection."""
-        return entry.admission.until > time.time() and entry.certificate == certificate_of(request)
+        is_in_force = entry.front is self and entry.admission.until > time.time()
+        return is_in_force and entry.certificate == certificate_of(request)
 
     # --- who it is ---------------------------------------------------------------------------------------
 
@@ -179,6 +181,7 @@ class AccessRouter:
         plain = {name: getattr(head, name) for name in McpHead.__struct_fields__}
         return Entry(
             **plain,
+            front=self,
             admission=admission,
             certificate=certificate_of(request),
             name=name,
