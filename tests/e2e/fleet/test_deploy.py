@@ -1,4 +1,4 @@
-"""What deploy/ has: manifests that a validator accepts, a configuration that loads, and nginx before three."""
+"""What deploy/ has: manifests that a validator takes, a configuration that loads, nginx before three."""
 
 from __future__ import annotations
 

@@ -236,9 +236,9 @@ class Interceptor:
         is_plain = plan.is_rules_only and message.kind is not Kind.RESPONSE
         if is_plain and _nothing_holds(message, context, plan):
             return FORWARD
-        work = self._judge(message, context, plan)
         if plan.waits:
-            return work
+            return self._known_refusal(message, context, plan) or self._judge(message, context, plan)
+        work = self._judge(message, context, plan)
         try:
             waited_for = work.send(None)
         except StopIteration as done:
@@ -250,6 +250,24 @@ class Interceptor:
         log.error("An interceptor waits, but its review is no coroutine function.")
         scene = RuleRun(message, context, self._effects, self.config.rule_set)
         return self._settle(scene, Blocked("chain", Stop("error", FAILED)), None)
+
+    def _known_refusal(self, message: Message, context: Context, plan: Plan) -> Decided | None:
+        """The verdict, where the first rule does nothing but refuse this message and need ask nobody: those
+        who ask too often cost no more than without Redis."""
+        check = plan.checks[0] if plan.checks and not plan.guards and self.config.chain.fail_fast else None
+        known = getattr(check.rule.actions[0], "known_stop", None) if check is not None else None
+        if check is None or known is None or len(check.rule.actions) > 1:
+            return None
+        scene = RuleRun(message, context, self._effects, self.config.rule_set)
+        scene.rule = check.rule.id
+        try:
+            stop = known(scene) if check.holds(message, context) else None
+        except Exception:  # whoever asks in earnest says what to do about it
+            return None
+        if stop is None:
+            return None
+        scene.held.append(check.rule.id)
+        return self._settle(scene, Blocked(check.rule.id, stop, check.rule.opaque), None)
 
     async def _judge(self, message: Message, context: Context, plan: Plan) -> Decided:
         scene = RuleRun(message, context, self._effects, self.config.rule_set)

@@ -67,6 +67,15 @@ class SharedRateLimit(RateLimit, frozen=True):
                 return EffectVerdict("block", EXCEEDED if word == "full" else UNKNOWN)
         return ALLOWED if keys else EffectVerdict("block", EXCEEDED)
 
+    def known_stop(self, scene: RuleRun) -> Stop | None:
+        """The refusal, where it is known without asking that there is no room."""
+        keys = self.key.counted(scene.message, scene.context) or ()
+        effects = cast(WaitingEffects, scene.effects)
+        for fields in keys:
+            if effects.is_known_full(digest([scene.rule, *fields]).hex(), self.limit, self.window):
+                return Stop("rate_limit", EXCEEDED)
+        return None
+
     def _ask_caches(self, scene: RuleRun, effects: WaitingEffects) -> None:
         if scene.message.kind is not Kind.REQUEST or scene.context.exchange is None:
             return
