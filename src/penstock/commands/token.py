@@ -31,7 +31,7 @@ def parser() -> Parser:
     )
     add = made.add_argument
     add("action", choices=("new",), help="what to do")
-    add("id", metavar="ID", help="what its bearer is called in logs and in the audit")
+    add("id", metavar="ID", help="what its bearer is called in logs and by penstock check")
     add("--profile", metavar="NAME", help="the one profile that it opens")
     return made
 

@@ -345,7 +345,7 @@ _shtab_penstock_token_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--profile[the one profile that it opens]:NAME:"
   ":what to do:(new)"
-  ":what its bearer is called in logs and in the audit:"
+  ":what its bearer is called in logs and by penstock check:"
 )
 
 # guard to ensure default positional specs are added only once per session

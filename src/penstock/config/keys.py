@@ -223,12 +223,12 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("certs", Kind.SECTIONS, "Client certificates that `tls.client_ca` has signed.", section="cert"),
     ),
     "token": (
-        Key("id", Kind.TEXT, "What its bearer is called in logs and in the audit."),
+        Key("id", Kind.TEXT, "What its bearer is called in logs and by `penstock check`."),
         Key("sha256", Kind.TEXT, "The SHA-256 of the token, in hexadecimal digits."),
         Key("profile", Kind.TEXT, "The one profile that it opens; default what its bearer chooses."),
     ),
     "cert": (
-        Key("id", Kind.TEXT, "What its bearer is called in logs and in the audit."),
+        Key("id", Kind.TEXT, "What its bearer is called in logs and by `penstock check`."),
         Key("sha256", Kind.TEXT, "The SHA-256 of the certificate (DER), in hexadecimal digits."),
         Key("name", Kind.TEXT, "Or a name in it: common name, DNS, URI or e-mail."),
         Key("profile", Kind.TEXT, "The one profile that it opens; default what its bearer chooses."),
