@@ -282,6 +282,8 @@ def handle(message):
 if SPEC.get("garbage"):
     write("this is no protocol")
 time.sleep(SPEC.get("delay", 0))
+while "until" in SPEC and not os.path.exists(SPEC["until"]):
+    time.sleep(0.02)
 if SPEC.get("exit"):
     sys.exit(4)
 if RECORD is not None:

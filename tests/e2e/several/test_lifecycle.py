@@ -79,9 +79,12 @@ def test_20_a_killed_upstream_is_an_error_at_once_and_works_again_by_itself(tmp_
 
 
 def test_22_a_late_starter_comes_by_a_notice(tmp_path: Path) -> None:
-    several = Several(tmp_path, lists={"wait": "300ms"}).add("one").add("late", tools=["later"], delay=1.5)
+    now = tmp_path / "now"
+    several = Several(tmp_path, lists={"wait": "1s"}).add("one").add("late", tools=["later"], until=str(now))
     with several.stdio() as client:
-        assert names(client) == ["echo"]
+        wait_until(lambda: names(client) == ["echo"])
+        client.heard.clear()
+        now.touch()
         client.message(lambda raw: CHANGED in raw)
         assert names(client) == ["echo", "later"]
         assert says(client.call("later")) == "late:later"

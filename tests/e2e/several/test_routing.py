@@ -11,7 +11,8 @@ ABLE = b'{"sampling":{},"elicitation":{},"roots":{"listChanged":true}}'
 
 
 def test_10_a_level_is_answered_at_once_and_told_to_who_comes_later(tmp_path: Path) -> None:
-    several = Several(tmp_path, lists={"wait": "300ms"}).add("one").add("late", delay=1.5)
+    now = tmp_path / "now"
+    several = Several(tmp_path, lists={"wait": "500ms"}).add("one").add("late", until=str(now))
     with several.stdio() as client:
         assert client.ask("logging/setLevel", b'{"level":"warning"}') == {
             "jsonrpc": "2.0",
@@ -27,6 +28,7 @@ def test_10_a_level_is_answered_at_once_and_told_to_who_comes_later(tmp_path: Pa
             ]
 
         wait_until(lambda: levels("one") == ["warning"])
+        now.touch()
         wait_until(lambda: levels("late") == ["warning"])
 
 

@@ -22,6 +22,15 @@ _KNOWN_BYTES = 64 * 1024
 _MOST_TOLD = 1_000
 
 
+def _key(page: bytes) -> bytes:
+    """What stands for a page: itself, or, of a large one, its digest."""
+    if len(page) <= _KNOWN_BYTES:
+        return page
+    import hashlib
+
+    return hashlib.sha256(page).digest()
+
+
 class PassedLists:
     """Looks at every page of a tool list that passes."""
 
@@ -36,7 +45,8 @@ class PassedLists:
         if "result" not in message.envelope:
             return FORWARD
         page = bytes(message.envelope["result"])
-        if (page, version) in self._sound:
+        key = _key(page)
+        if (key, version) in self._sound:
             return FORWARD
         try:
             found = members(page)
@@ -46,7 +56,7 @@ class PassedLists:
             return FORWARD  # a schema has more to say about what is no list at all
         kept = [raw for place, raw in enumerate(entries) if self._is_tool(raw, faults.get(place))]
         if len(kept) == len(entries):
-            self._note_sound(page, version)
+            self._note_sound(key, version)
             return FORWARD
         result = with_value(page, found, "tools", b"[%b]" % b",".join(kept))
         changed = read_upstream_message(with_value(message.raw, message.envelope, "result", result))
@@ -61,11 +71,10 @@ class PassedLists:
             return False
         return True
 
-    def _note_sound(self, page: bytes, version: object) -> None:
-        if len(page) <= _KNOWN_BYTES:
-            self._sound[page, version] = None
-            if len(self._sound) > _KNOWN_PAGES:
-                del self._sound[next(iter(self._sound))]
+    def _note_sound(self, key: bytes, version: object) -> None:
+        self._sound[key, version] = None
+        if len(self._sound) > _KNOWN_PAGES:
+            del self._sound[next(iter(self._sound))]
 
     def _tell(self, text: str) -> None:
         """Says something once, however often the list is asked for."""

@@ -15,7 +15,6 @@ import msgspec
 
 from penstock import __version__, limits
 from penstock.bridge.envelope import with_members
-from penstock.policy.exchange import NO_SESSION, Exchange
 from penstock.policy.several.greeting import (
     Greeting,
     discover_result,
@@ -151,9 +150,7 @@ class Aggregate(FromMembers):
     def _judge(self, message: Message) -> Message | None:
         """What of a message about tools may go on; what may not is answered."""
         view = self.view
-        catalog = view.catalog_for(self.era)
-        exchange = Exchange(message.id_token or b"", message.method or "", None, NO_SESSION, catalog)
-        verdict = view.gate.client_says(message, exchange)
+        verdict = view.gate.client_says(message, view.exchange_for(self.era))
         if verdict is FORWARD:
             return message
         if isinstance(verdict, Forward):
@@ -197,7 +194,8 @@ class Aggregate(FromMembers):
             )
             if b"progressToken" in message.raw:
                 self._note_token(message, link, pending)
-        link.used_at = self.loop.time()
+        if link.rests:
+            link.used_at = self.loop.time()
         link.send(message)
 
     def _for_link(self, message: Message, link: MemberLink) -> Message:

@@ -95,7 +95,8 @@ class FromMembers(SessionLinks):
         return edited(raw, ("result", "inputRequests"), look)
 
     def _ended(self, link: MemberLink, pending: Pending) -> None:
-        link.used_at = self.loop.time()
+        if link.rests:
+            link.used_at = self.loop.time()
         if pending.token is not None:
             link.tokens.pop(pending.token, None)
 

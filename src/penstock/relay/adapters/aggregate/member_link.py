@@ -82,6 +82,7 @@ class MemberLink:
         self.listens: dict[bytes, Listening] = {}  # who listens there, by the ids of our own requests
         self.asked: dict[bytes, int] = {}  # its own questions, by their ids: under which number
         self.client_tasks: set[str] = set()  # tasks that clients began for it
+        self.rests = member.terms.idle_seconds is not None
         self.used_at = asyncio.get_running_loop().time()
         self.has_limits = len(member.terms.asks) < len(
             QUESTIONS

@@ -70,6 +70,7 @@ class SessionLinks(LinkOwner):
         self.level: bytes | None = None
         self.subscribed: dict[str, str] = {}  # resources, and whose they are
         self.held: list[Message] = []
+        self.is_flowing = False  # all that must be known is known, and nothing is held
         self.listenings: dict[bytes, Listening] = {}  # by the ids of clients' requests
         self._met: set[str] = set()  # members that there was a link to
         self._is_modern_refused = False
@@ -260,6 +261,7 @@ class SessionLinks(LinkOwner):
             return
         self._is_modern_refused = True
         self.opening = None
+        self.is_flowing = False
         held, self.held = self.held, []
         for message in held:
             if message.kind is Kind.REQUEST:
@@ -279,6 +281,9 @@ class SessionLinks(LinkOwner):
         if method is None:
             self.route(message)
             return
+        if message.tool is not None and self.is_flowing and method == "tools/call":
+            self.route(message)  # the hot path: nothing is waited for
+            return
         if self.opening is None and message.kind is Kind.REQUEST and method != "ping":
             if self._is_modern_refused and maybe_modern_meta(message.params) is not None:
                 self.fail(message, METHOD_NOT_FOUND, "Method not found")
@@ -288,6 +293,7 @@ class SessionLinks(LinkOwner):
             self._hold(message)
             return
         self.route(message)
+        self.is_flowing = self.opening is not None and not self.held
 
     def route(self, message: Message) -> None:
         """Sends a message to whom it is for."""
@@ -315,6 +321,7 @@ class SessionLinks(LinkOwner):
         held, self.held = self.held, []
         for message in held:
             self.send(message)
+        self.is_flowing = not self.held and self.opening is not None
 
     # --- to the client -----------------------------------------------------------------------------------
 

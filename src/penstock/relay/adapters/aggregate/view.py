@@ -11,6 +11,7 @@ from msgspec import structs
 
 from penstock.errors import ToolListRefused
 from penstock.gate.gate import Gate
+from penstock.policy.exchange import Exchange
 from penstock.policy.several.greeting import cache_terms
 from penstock.policy.several.merged_tools import (
     MergedPrompts,
@@ -63,6 +64,7 @@ class View:
         self._modern: dict[str, bytes] = {}
         self._modern_catalog: ToolCatalog | None = None
         self._short: ToolCatalog | None = None
+        self._exchanges: dict[Era, Exchange] = {}
         self._lists: dict[str, tuple[Known, ToolCatalog]] = {}
 
     @property
@@ -135,6 +137,13 @@ class View:
         """The members are others: nothing that was made for one of their names counts any more."""
         self._gates, self._lists = {}, {}
 
+    def exchange_for(self, era: Era) -> Exchange:
+        """What the gate is asked with: the catalog is all that it looks at."""
+        exchange = self._exchanges.get(era)
+        if exchange is None:
+            exchange = self._exchanges[era] = Exchange(catalog=self.catalog_for(era))
+        return exchange
+
     def refresh(self) -> list[str]:
         """Makes the lists anew; gives back which of them have changed, and tells who listens."""
         before = self._listed_tools(), self.prompts.result
@@ -152,6 +161,7 @@ class View:
             self._hub.prompt_names,
         )
         self._modern = {}
+        self._exchanges = {}
         self._modern_catalog = None
         for server, own in self.tools.left_out:
             self._hub.say_left_out(server, own)
