@@ -45,6 +45,20 @@ def test_a_plain_filter_run_loads_nothing_heavy(tmp_path: Path, options: tuple[s
     assert not [name for name in loaded if name.startswith("penstock.auth")]
 
 
+def test_23_a_plain_filter_loads_nothing_of_a_fleet(tmp_path: Path) -> None:
+    rooms = (
+        "redis",
+        "penstock.fleet",
+        "penstock.peers",
+        "penstock.open_",
+        "penstock.supervisor",
+        "penstock.state",
+    )
+    loaded = _modules(tmp_path, "--deny", "^(write|delete)_")
+    allowed = {"penstock.open_gate", "penstock.open_links"}
+    assert not {name for name in loaded if name.startswith(rooms)} - allowed
+
+
 def test_this_test_would_see_a_heavy_module(tmp_path: Path) -> None:
     twice = b'{"jsonrpc":"2.0","id":1,"method":"a","method":"b","n\xc3\xa4me":1}'
     assert "unicodedata" in _modules(tmp_path, "--deny", "x", attack=twice)
