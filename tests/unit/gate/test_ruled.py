@@ -11,6 +11,7 @@ import pytest
 
 import hostile
 from memory_doors import CHOICE, catalog
+from penstock.gate.held import HumanWait
 from penstock.gate.ruled import RuledGate, Rules
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.rules.exchange import Context
@@ -18,7 +19,7 @@ from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import build
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.tool_lock import ToolLock
-from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
+from penstock.policy.verdict import FORWARD, HOLD, Answer, Approval, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
 from penstock.wire.mcp.replies import error_code
 
@@ -727,3 +728,172 @@ def test_a_list_that_a_rule_drops_or_leaves_alone_is_the_catalogs() -> None:
         assert isinstance(verdict, Answer)
         assert verdict.is_list
         assert json.loads(verdict.raw)["result"] == json.loads(catalog().result)
+
+
+ASKED = Approval("ask", 60.0)
+
+
+class Person:
+    """Who is asked, and keeps what waits."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[HumanWait, str, Approval]] = []
+
+    def hold(self, wait: HumanWait, why: str, asked: Approval) -> None:
+        self.held.append((wait, why, asked))
+
+
+def approving(decide: Decide, choice: ToolFilter = CHOICE) -> tuple[RuledGate, Stub, Person]:
+    """A gate whose rules let everything pass that a person agrees to."""
+    stub, person = Stub(decide), Person()
+    gate = RuledGate(choice, None, Rules(stub))  # type: ignore[arg-type]
+    gate.holder = person  # type: ignore[assignment]
+    return gate, stub, person
+
+
+def asks(message: Message, context: Context) -> Verdict:
+    return Forward(None, "pass", None, ASKED)
+
+
+def once(message: Message, context: Context) -> Verdict:
+    """Asks about what no person has changed yet."""
+    changed = context.exchange is not None and "ask" in context.exchange.modified
+    return FORWARD if changed else asks(message, context)
+
+
+def test_a_call_that_a_person_agrees_to_passes_as_the_bytes_that_came() -> None:
+    gate, _, person = approving(asks)
+    message = call()
+    wait = gate.client_says(message, begun(message))
+    ((held, why, asked),) = person.held
+    assert held is wait
+    assert (why, asked, held.rule, held.message, held.is_from_client) == (
+        "approve",
+        ASKED,
+        "ask",
+        message,
+        True,
+    )
+    settled: list[Verdict] = []
+    held.then(settled.append)
+    held.release()
+    assert settled == [FORWARD]
+
+
+def test_an_answer_waits_for_a_person_on_its_way_back() -> None:
+    gate, _, person = approving(
+        lambda message, context: FORWARD if message.kind is Kind.REQUEST else asks(message, context)
+    )
+    message = call()
+    exchange = begun(message)
+    assert gate.client_says(message, exchange) is FORWARD
+    gate.upstream_says(upstream(RESULT), exchange)
+    ((held, _, _),) = person.held
+    assert not held.is_from_client
+    assert held.message.raw == RESULT
+
+
+def test_what_a_rule_changed_is_what_a_person_is_shown_and_agrees_to() -> None:
+    changed = call(ALLOWED, b"1")
+    why = Why("r", "change", "", rules=("r",))
+    gate, _, person = approving(lambda *asked: Forward(changed, "change", why, ASKED))
+    message = call()
+    gate.client_says(message, begun(message))
+    ((held, _, _),) = person.held
+    assert held.message.raw == changed.raw
+    settled: list[Verdict] = []
+    held.then(settled.append)
+    held.release()
+    (verdict,) = settled
+    assert isinstance(verdict, Forward)
+    assert (verdict.word, verdict.why, verdict.approval) == ("change", why, None)
+
+
+def test_what_a_person_has_changed_is_judged_once_more_and_told_as_changed() -> None:
+    gate, stub, person = approving(once)
+    message = call()
+    exchange = begun(message)
+    exchange.modified = ("before",)
+    gate.client_says(message, exchange)
+    ((held, _, _),) = person.held
+    settled: list[Verdict] = []
+    held.then(settled.append)
+    edited = call(ALLOWED, b"1")
+    held.release(edited)
+    (verdict,) = settled
+    assert isinstance(verdict, Forward)
+    assert verdict.message is edited
+    assert verdict.why is not None
+    assert (verdict.why.rule, verdict.why.action, verdict.why.reason) == (
+        "ask",
+        "edit",
+        "a person has changed it",
+    )
+    assert exchange.modified == ("before", "ask")
+    assert [way for way, _ in stub.asked] == ["client", "client"]
+
+
+def test_no_person_makes_a_hidden_tool_callable() -> None:
+    gate, _, person = approving(once)
+    message = call()
+    gate.client_says(message, begun(message))
+    ((held, _, _),) = person.held
+    settled: list[Verdict] = []
+    held.then(settled.append)
+    held.release(call(DENIED))
+    (verdict,) = settled
+    assert isinstance(verdict, Answer)
+    assert verdict.why is not None
+    assert verdict.why.rule == "tool filter"
+
+
+def test_where_nobody_can_be_asked_nothing_passes(caplog: pytest.LogCaptureFixture) -> None:
+    gate, _, _ = approving(asks)
+    gate.holder = None
+    verdict = gate.client_says(call(), begun(call()))
+    assert isinstance(verdict, Answer)
+    assert verdict.why is not None
+    assert (verdict.word, verdict.why.rule, verdict.why.action) == ("block", "ask", "approve")
+    assert [one.getMessage() for one in caplog.records] == [
+        "Rule ask wants a person to be asked, and nobody can be."
+    ]
+
+
+def test_nobody_is_asked_about_what_does_not_pass_anyhow() -> None:
+    gate, _, person = approving(lambda *asked: Forward(call(DENIED), "change", None, ASKED))
+    message = client(PING)
+    verdict = gate.client_says(message, begun(message))
+    assert isinstance(verdict, Answer)
+    assert person.held == []
+
+
+def test_a_list_from_the_catalog_waits_for_a_person_too() -> None:
+    gate, _, person = approving(
+        lambda message, context: FORWARD if context.direction == "client" else asks(message, context)
+    )
+    message = client(LIST)
+    gate.client_says(message, begun(message))
+    ((held, _, _),) = person.held
+    settled: list[Verdict] = []
+    held.then(settled.append)
+    held.release()
+    (verdict,) = settled
+    assert isinstance(verdict, Answer)
+    assert verdict.is_list
+
+
+def test_a_rule_that_spoils_a_message_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    gate, _ = gate_of(passed(b"{nonsense", "r"))
+    gate.client_says(call(), begun(call()))
+    assert any(
+        one.getMessage().startswith("A rule made a message that must not be forwarded. ")
+        for one in caplog.records
+    )
+
+
+def test_rules_are_replaced_as_a_whole() -> None:
+    gate, stub = gate_of(passes)
+    gate._rules.replace(None)
+    assert not gate.is_ruled
+    gate._rules.replace(stub)  # type: ignore[arg-type]
+    assert gate.is_ruled

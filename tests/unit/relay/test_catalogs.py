@@ -107,6 +107,7 @@ def test_who_waits_hears_that_the_list_cannot_be_had_and_the_next_one_asks_anew(
 
     asyncio.run(run())
     assert caplog.text.count("not today") == 2
+    assert {record.name for record in caplog.records} == {"penstock"}
 
 
 def test_who_has_gone_is_told_nothing() -> None:
