@@ -496,3 +496,79 @@ def test_a_subscription_waits_ten_seconds_and_a_lost_one_comes_back_later_each_t
     assert json.loads(known.raw)["result"] == {}  # type: ignore[union-attr]
     (odd,) = room.change(said(id=9, method="resources/subscribe", params={}), b"{}", 211.0)
     assert json.loads(odd.raw)["error"]["code"] == -32602  # type: ignore[union-attr]
+
+
+# --- odd shapes ------------------------------------------------------------------------------------------
+
+
+def test_capabilities_and_lists_of_odd_shapes() -> None:
+    def capabilities(text: str) -> Any:
+        found = members(f'{{"capabilities":{text}}}'.encode())
+        return json.loads(legacy_results.initialize_result(found, said(id=1, method="initialize")))[
+            "capabilities"
+        ]
+
+    assert capabilities("5") == {}
+    assert capabilities("{}") == {}
+    assert capabilities('{"extensions":5}') == {"extensions": 5}
+    assert capabilities('{"extensions":{"x":1}}') == {"extensions": {"x": 1}}
+    listed = '{"tools":[{"name":"b","outputSchema":{"type":"array"}},5,{"name":"c","outputSchema":7}]}'
+    assert for_legacy("prompts/list", listed) == listed
+    assert json.loads(for_legacy("tools/list", listed))["tools"] == [{"name": "b"}, 5, {"name": "c"}]
+    assert for_legacy("tools/list", '{"x":"outputSchema"}') == '{"x":"outputSchema"}'
+    mark = "\\u0078-mcp-header"
+    wrong = '{"name":"b","inputSchema":{"properties":{"x":{"type":"array","%s":"X"}}}}' % mark  # noqa: UP031
+    text = f'{{"tools":[5,{{}},{wrong}]}}'.encode()
+    raw = b'{"jsonrpc":"2.0","id":1,"result":%b}' % text
+    kept, names = legacy_results.without_wrong_marks(raw, members(text))
+    assert (json.loads(kept)["result"]["tools"], names) == ([5, {}], ["b"])
+    none = b'{"jsonrpc":"2.0","id":1,"result":{"x":"x-mcp-header"}}'
+    assert legacy_results.without_wrong_marks(none, members(b'{"x":"x-mcp-header"}')) == (none, [])
+
+
+def test_every_level_has_its_place() -> None:
+    assert modern_results.LEVELS == (
+        "debug",
+        "info",
+        "notice",
+        "warning",
+        "error",
+        "critical",
+        "alert",
+        "emergency",
+    )
+
+
+def test_metas_of_odd_shapes() -> None:
+    assert json.loads(modern_results.discover_result({}))["capabilities"] == {}
+    assert modern_results.meta_of(said(id=1, method="m")) == {}
+    assert modern_results.meta_of(said(id=1, method="m", params={})) == {}
+    assert modern_results.meta_of(said(id=1, method="m", params={"_meta": 5})) == {}
+    sent = modern_results.for_legacy_upstream(said(id=1, method="m", params={"a": 1}))
+    assert json.loads(sent)["params"] == {"a": 1}
+    roots = members(b'{"io.modelcontextprotocol/clientCapabilities":{"roots":{"x":1}}}')
+    assert json.loads(modern_results.opening(roots, b"{}"))["capabilities"] == {"roots": {"x": 1}}
+    asked = said(id=1, method="m", params={"_meta": {"io.modelcontextprotocol/logLevel": "info"}})
+    assert not modern_results.wants(asked, heard(method="notifications/message"))
+    refusal = modern_results.maybe_wrong_meta(said(id=1, method="m"))
+    assert refusal is not None
+    assert json.loads(refusal)["error"]["message"] == "Unsupported protocol version"
+    version = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    refusal = modern_results.maybe_wrong_meta(said(id=1, method="m", params={"_meta": version}))
+    assert refusal is not None
+    assert json.loads(refusal)["error"]["message"] == (
+        "Invalid params: _meta must name io.modelcontextprotocol/clientCapabilities"
+    )
+
+
+def test_the_patience_with_questions() -> None:
+    assert (questions.ROUNDS, questions.ROUND_SECONDS, questions.STATE_SECONDS) == (10, 600.0, 60.0)
+    call = questions.Call(said(id=1, method="tools/call"), b"1")
+    assert (call.round, call.due, call.state_until, call.was_resent) == (0, 0.0, 0.0, False)
+    assert questions.read_urls(heard(id=1, error={"code": -32042, "message": "m"})) == []
+    (one,) = questions.read_urls(error(-32042, {"elicitations": [{"mode": "x", "url": "u"}]}))
+    assert (one.method, json.loads(one.params)) == ("elicitation/create", {"mode": "x", "url": "u"})
+    odd = questions.Question("k", "sampling/createMessage", b"[]", b"")
+    assert questions.maybe_undeclared(odd, members(b'{"sampling":{}}')) is None
+    assert (parked.PARKED_MOST, parked.PARKED_IN_ALL, parked.HELD_PROGRESS) == (64, 256, 64)
+    assert (parked.GATHER_SECONDS, parked.GATHER_MOST, parked.OUTSIDE_SECONDS) == (0.02, 0.1, 30.0)
