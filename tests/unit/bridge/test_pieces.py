@@ -572,3 +572,99 @@ def test_the_patience_with_questions() -> None:
     assert questions.maybe_undeclared(odd, members(b'{"sampling":{}}')) is None
     assert (parked.PARKED_MOST, parked.PARKED_IN_ALL, parked.HELD_PROGRESS) == (64, 256, 64)
     assert (parked.GATHER_SECONDS, parked.GATHER_MOST, parked.OUTSIDE_SECONDS) == (0.02, 0.1, 30.0)
+
+
+def test_a_new_call_is_not_parked_and_has_no_time() -> None:
+    call = parked.ParkedCall(said(id=1, method="tools/call"), b"1", b"1")
+    assert (call.gather_until, call.gather_most, call.expires, call.is_unsent) == (0.0, 0.0, 0.0, False)
+    assert not call.is_parked
+    call.state = "s"
+    assert call.is_parked
+    assert call.binding == parked.binding_of(call.asked)
+    assert len(call.binding) == 16
+    # A name and a value that together are the same text are not the same call.
+    one = parked.binding_of(said(id=1, method="m", params={"a": 1, "b": 2}))
+    assert one != parked.binding_of(said(id=1, method="m", params={"a": 12}))
+
+
+def test_each_list_has_its_own_listeners() -> None:
+    every = members(
+        b'{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}'
+    )
+    for kind in ("tools", "prompts", "resources"):
+        room = listeners.Listeners(new_id())
+        params = {"notifications": {f"{kind}ListChanged": True}}
+        (told,) = room.open(said(id=1, method="subscriptions/listen", params=params), every)
+        assert json.loads(told.raw)["params"]["notifications"] == {f"{kind}ListChanged": True}  # type: ignore[union-attr]
+        for other in ("tools", "prompts", "resources"):
+            steps = room.hear(heard(method=f"notifications/{other}/list_changed"))
+            assert steps is not None
+            assert len(steps) == (other == kind)
+        nothing = listeners.Listeners(new_id())
+        (told,) = nothing.open(said(id=1, method="subscriptions/listen", params=params), {})
+        assert json.loads(told.raw)["params"]["notifications"] == {}  # type: ignore[union-attr]
+    room = listeners.Listeners(new_id())
+    room.open(
+        said(id=1, method="subscriptions/listen", params={"notifications": {"toolsListChanged": True}}), every
+    )
+    odd = room.hear(heard(method="notifications/tools/list_changed", params={"_meta": 5}))
+    assert odd is not None
+    assert json.loads(odd[0].raw)["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": 1}  # type: ignore[union-attr]
+
+
+def test_one_listen_request_for_all_that_is_offered() -> None:
+    room = Subscriptions(new_id())
+    assert room.next_due() == 0.0
+    assert room.tick(b"{}", 5.0) == []
+    room.offer(
+        members(
+            b'{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}'
+        )
+    )
+    (opened,) = room.begin(b'{"m":1}')
+    sent = json.loads(opened.raw)  # type: ignore[union-attr]
+    assert sent["method"] == "subscriptions/listen"
+    assert sent["params"] == {
+        "notifications": {
+            "toolsListChanged": True,
+            "promptsListChanged": True,
+            "resourcesListChanged": True,
+        },
+        "_meta": {"m": 1},
+    }
+    assert room.is_current(b'"own-1"')
+    assert not room.is_current(b'"own-2"')
+
+    def acknowledged(token: str, *uris: str) -> Any:
+        meta = {"io.modelcontextprotocol/subscriptionId": token}
+        params = {"notifications": {"resourceSubscriptions": list(uris)}, "_meta": meta}
+        steps = room.acknowledged(heard(method="notifications/subscriptions/acknowledged", params=params))
+        return [json.loads(step.raw) for step in steps]  # type: ignore[union-attr]
+
+    assert acknowledged("own-1") == []  # nothing was lost, nobody waits
+    room.change(said(id=7, method="resources/subscribe", params={"uri": "u"}), b"{}", 1.0)
+    room.change(said(id=8, method="resources/subscribe", params={"uri": "v"}), b"{}", 1.0)
+    assert acknowledged("own-2", "u") == []  # of one that another has taken the place of
+    granted, refused, *gone = acknowledged("own-3", "u")
+    assert (granted["id"], granted["result"]) == (7, {})
+    assert (refused["id"], refused["error"]["code"]) == (8, -32602)
+    assert [one["params"]["requestId"] for one in gone] == ["own-1", "own-2"]
+    assert room.next_due() == 0.0
+    assert room.owns(b'"own-1"')
+    assert room.ended(b'"own-1"', 2.0) == []
+    assert room.next_due() == 0.0  # it ended by our own wish
+    (changed,) = room.change(said(id=9, method="resources/unsubscribe", params={"uri": "u"}), b"{}", 3.0)
+    assert "resourceSubscriptions" not in json.loads(changed.raw)["params"]["notifications"]  # type: ignore[union-attr]
+    assert acknowledged("own-4")[0]["result"] == {}
+    room.change(said(id=10, method="resources/subscribe", params={"uri": "w"}), b"{}", 4.0)
+    (failed,) = room.ended(b'"own-5"', 5.0)
+    assert json.loads(failed.raw)["error"]["message"] == "The upstream does not answer subscriptions"  # type: ignore[union-attr]
+    room.tick(b"{}", 6.0)
+    told = acknowledged("own-6", "w")
+    assert [one.get("method") for one in told][-3:] == [
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+    ]
+    (missing,) = room.change(said(id=9, method="resources/subscribe"), b"{}", 7.0)
+    assert json.loads(missing.raw)["error"]["message"] == "Invalid params: uri is missing"  # type: ignore[union-attr]
