@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+import msgspec
+
 from penstock import limits
 from penstock.downstream.catalog_fetch import ABOUT_THE_BODY, JSON_BOTH_WAYS
 from penstock.downstream.client_catalogs import ClientCatalogs
@@ -37,11 +39,13 @@ from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import LinkFacts
+from penstock.relay.kept_lists import CatalogKey
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import encode_event
+from penstock.wire.json.ambiguity import members
 from penstock.wire.mcp.eras import Era
-from penstock.wire.mcp.mcp_headers import TRACED, with_name_of, with_traceparent
+from penstock.wire.mcp.mcp_headers import TRACED, with_name_of, with_params_of, with_traceparent
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
     Batch,
@@ -342,11 +346,26 @@ class Passthrough:
         headers = head.headers
         if exchange.modified:
             headers = with_name_of(headers, exchange.request)
+            if head.era is Era.MODERN and exchange.method == tool_gate.CALL:
+                headers = self._with_params_of(headers, exchange, head)
             if TRACED in exchange.modified:
                 headers = with_traceparent(headers, exchange.record.trace)
         response.upstream_headers = headers
         target = target or self.client.url.target
         response.ticket = self.client.request(request.method, target, headers, body, response)
+
+    def _with_params_of(self, headers: Headers, exchange: Exchange, head: PassthroughHead) -> Headers:
+        """The headers of a call with what the rules made of the arguments that they repeat."""
+        try:
+            name = msgspec.json.decode((exchange.request.params or {}).get("name", b"null"))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return headers
+        for key in (head.key, CatalogKey(Era.LEGACY, head.key.principal)):
+            tools = self._lists.maybe_kept(key)
+            for tool in tools.tools if tools is not None else ():
+                if tool.name == name:
+                    return with_params_of(headers, exchange.request, members(tool.raw)["inputSchema"])
+        return headers
 
     def answer_upstream(self, raw: bytes, headers: Headers) -> None:
         """Answers a request of the upstream's that the rules keep from the client."""

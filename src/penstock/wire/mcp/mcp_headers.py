@@ -99,6 +99,21 @@ def with_name_of(headers: Headers, message: Message) -> Headers:
     return [(name, value) if name.lower() == b"mcp-name" else (name, old) for name, old in headers]
 
 
+def with_params_of(headers: Headers, message: Message, schema: bytes) -> Headers:
+    """`headers` with the arguments of a call that was changed on its way, as the tool's schema marks them."""
+    mirrors = mirrors_in(schema)
+    arguments = (message.params or {}).get("arguments")
+    if not mirrors:
+        return headers
+    ours = {mirror.header.lower() for mirror in mirrors}
+    kept = [field for field in headers if field[0].lower() not in ours]
+    for mirror in mirrors:
+        text = maybe_mirrored_text(arguments, mirror) if arguments is not None else None
+        if text is not None:
+            kept.append((mirror.header, header_value(text)))
+    return kept
+
+
 TRACED = "telemetry"
 """Stands among the rules that changed a message, where our span was put into it."""
 
