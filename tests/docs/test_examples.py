@@ -30,3 +30,24 @@ def test_the_tests_of_an_example_hold(path: Path) -> None:
     assert reading.config.interceptor is not None
     for test in read_tests(reading):
         assert test.run(reading.config.interceptor) == [], test.name
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("developer", ["Live view: for penstock watch.", "Recording: agent.jsonl", "let a person decide"]),
+        ("team", ["Upstreams: 2", "token alice, profile writer", "Metrics: at 127.0.0.1:9464"]),
+        (
+            "platform",
+            ["Workers: one process a core", "Shared through Redis, as platform", "limits: what needs it is"],
+        ),
+    ],
+)
+def test_check_says_all_of_it(name: str, words: list[str]) -> None:
+    from penstock.commands.check import summarize
+
+    path = EXAMPLES[0].parent / f"{name}.yaml"
+    said = "\n".join(summarize(ConfigReading(path.name, path.read_bytes(), {}).config))
+    for word in words:
+        assert word in said, said
+    assert "32 bytes" not in said, "the secret of the fleet"

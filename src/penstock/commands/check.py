@@ -126,6 +126,9 @@ def summarize(config: FileConfig) -> Iterator[str]:
         withheld = " and withheld" if config.validate == "strict" else ""
         yield f"Validate: what the upstream sends against the MCP schema is told{withheld}."
     yield from _observed(config)
+    from penstock.commands.check_running import summarize_running
+
+    yield from summarize_running(config)
     if config.interceptor is None:
         yield "Rules: none."
         return
