@@ -234,7 +234,7 @@ ROWS: dict[str, Row] = {
     "O189": Row(_I, "Messages are recorded when asked"),
     "O190": Row(_S, "Several upstreams behind one proxy"),
     "O191": Row(_I, "Several instances share state and limits"),
-    "O192": Row(_I, "Anomalies, suggested rules, A/B sets, a live view", waits="learning, live view"),
+    "O192": Row(_I, "Anomalies, suggested rules, A/B sets, a live view"),
     # Where the documents disagree, settled
     "X8": Row(_C, "A listener before an upstream that dies ends, with every pending request answered"),
     "X11": Row(_C, "--validate without its package ends in one sentence"),
