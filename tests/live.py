@@ -128,6 +128,16 @@ class Hub:
 
         return list(until(connected, self.said))
 
+    since = 0.0  # when the test began
+
+    def joined(self) -> dict[str, Any]:
+        """The proxy that has come since the test began; those of other tests may still be leaving."""
+
+        def found() -> Any:
+            return next((one for one in self.instances() if one["started"] >= self.since), None)
+
+        return dict(until(found, self.said))
+
     def close(self) -> None:
         """Ends it."""
         self.process.terminate()

@@ -40,6 +40,7 @@ _TERM = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[^\s:~<>=()\"]+)?)(:|~|>=|<=|>|
 _AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 _DEPTH = 100
+_KNOWN_WORDS = 4_096
 
 
 class Row(Protocol):
@@ -355,7 +356,20 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 def _over(head: str, path: str, holds: Callable[[str], bool]) -> Test:
     if path:
         return lambda row: any(holds(word) for word in row.inner(head, path))
-    return lambda row: any(holds(word) for word in row.words(head))
+    known: dict[str, bool] = {}  # methods, tools and clients are few: each is looked at once
+
+    def test(row: Row) -> bool:
+        for word in row.words(head):
+            found = known.get(word)
+            if found is None:
+                if len(known) >= _KNOWN_WORDS:
+                    known.clear()
+                found = known[word] = holds(word)
+            if found:
+                return True
+        return False
+
+    return test
 
 
 def _contains(needles: list[str]) -> Test:

@@ -25,8 +25,6 @@ from penstock.gate.held import HeldGate
 from penstock.observe.record import Record
 from penstock.observe.recording import lost_line
 from penstock.policy.exchange import Exchange
-from penstock.policy.rules.interceptor_config import Defaults
-from penstock.policy.rules.method_classes import MethodClasses
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import Why
 from penstock.watch import bounds, runtime
@@ -56,8 +54,8 @@ class TapFacts(Struct):
     mask_keys: tuple[str, ...] = ()
     mask_patterns: tuple[str, ...] = ()
     choice: ToolFilter = ToolFilter()
-    classes: MethodClasses = MethodClasses()
-    defaults: Defaults = Defaults()
+    classes: Any = None  # MethodClasses, where there are rules
+    defaults: Any = None  # Defaults, likewise
     rule_rows: list[dict[str, object]] = []
 
 

@@ -6,23 +6,22 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
 
 from penstock.errors import PenstockError
 from penstock.gate.held import CannotEdit, HumanWait, edited_message
-from penstock.observe.filter_words import LATER_FIELDS, Filter, FilterFault, compile_filter
-from penstock.observe.recording import Line
-from penstock.observe.rows import Asked, MessageRow
 from penstock.policy.exchange import NO_REQUEST, Exchange
-from penstock.policy.rules.exchange import Context
-from penstock.policy.rules.interceptor_config import Defaults
-from penstock.policy.rules.method_classes import MethodClasses
 from penstock.policy.verdict import Approval
 from penstock.watch import bounds
 from penstock.wire.mcp.message import Kind, Message
 from penstock.wire.mcp.replies import printable
+
+if TYPE_CHECKING:  # what rules and filters need is loaded when a message is held, and not before
+    from penstock.observe.rows import MessageRow
+    from penstock.policy.rules.interceptor_config import Defaults
+    from penstock.policy.rules.method_classes import MethodClasses
 
 FULL = "Blocked: too many messages wait for a person already"
 RELOADED = "Blocked: the rules have changed while it waited"
@@ -54,7 +53,7 @@ class Breakpoint(Struct):
     """A filter whose messages are held, and the hub that set it."""
 
     id: str
-    filter: Filter
+    filter: Any  # a Filter
     hub: int
 
 
@@ -66,8 +65,8 @@ class Holds:
         name: str,
         tell: Callable[[dict[str, object]], None],
         note: Callable[[str, dict[str, object], Exchange], None],
-        classes: MethodClasses,
-        defaults: Defaults,
+        classes: MethodClasses | None = None,
+        defaults: Defaults | None = None,
     ) -> None:
         self._name = name
         self._tell = tell
@@ -132,15 +131,20 @@ class Holds:
 
     def _passes(self, wait: HumanWait) -> bool:
         """Whether a message that nobody decided about passes: never where its kind is reviewed."""
+        from penstock.policy.rules.exchange import Context
+        from penstock.policy.rules.interceptor_config import Defaults
+        from penstock.policy.rules.method_classes import MethodClasses
+
         exchange = wait.exchange
+        classes, defaults = self.classes or MethodClasses(), self.defaults or Defaults()
         direction = "client" if wait.is_from_client else "upstream"
         context = Context(exchange.session, direction, time.monotonic(), exchange, wall=time.time())  # type: ignore[arg-type]
         try:
-            is_reviewed = self.classes.is_reviewed(wait.message, context)
-            kind = self.classes.class_of(wait.message.method or exchange.method or None)
+            is_reviewed = classes.is_reviewed(wait.message, context)
+            kind = classes.class_of(wait.message.method or exchange.method or None)
         except Exception:
             return False
-        return not is_reviewed and not self.defaults.blocks("review" if kind == "review" else "log")
+        return not is_reviewed and not defaults.blocks("review" if kind == "review" else "log")
 
     def _timed_out(self, held: Held) -> None:
         held.wait.time_out(held.kind != "approve" and self._passes(held.wait))
@@ -221,6 +225,8 @@ class Holds:
 
     def set_point(self, point_id: str, words: str, hub: int) -> Outcome:
         """Sets a breakpoint. Fields that are known only later are refused."""
+        from penstock.observe.filter_words import LATER_FIELDS, FilterFault, compile_filter
+
         try:
             made = compile_filter(words)
         except FilterFault as fault:
@@ -302,6 +308,9 @@ class Holds:
 
 def _row_of(name: str, sender: str, message: Message, exchange: Exchange) -> MessageRow:
     """The message as a filter looks at it."""
+    from penstock.observe.recording import Line
+    from penstock.observe.rows import Asked, MessageRow
+
     session, raw = exchange.session, message.raw
     line = Line(t=time.time(), s=session.id, sender=sender, kind=_KINDS[message.kind], at=name, n=len(raw))
     line.era = session.era.value if session.era is not None else ""

@@ -10,6 +10,8 @@ from penstock.observe.values import maybe_value
 from penstock.watch import bounds
 from penstock.watch.masked_text import masked_text
 
+_PLAIN = frozenset("at session client era link kind method tool status verdict".split())
+
 
 class HubRow:
     """A row of the traffic. It answers filters (`observe.filter_words.Row`)."""
@@ -87,14 +89,16 @@ class HubRow:
 
     def words(self, field: str) -> list[str]:
         """The values of a field of words."""
+        if field in _PLAIN:  # most of them
+            plain: str = getattr(self, field)
+            return [plain] if plain else []
         if field == "rule":
             return self.rules
         if field == "code":
             return [str(self.code)] if self.code else []
         if field == "id":
             return [self.id, self.id.strip('"')] if self.id else []
-        word: str = getattr(self, "sender" if field == "from" else field)
-        return [word] if word else []
+        return [self.sender] if self.sender else []  # from
 
     def number(self, field: str) -> float | None:
         """The value of a field of numbers."""

@@ -27,6 +27,7 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def clean(hub: Hub) -> Iterator[Hub]:
+    hub.since = time.time()
     yield hub
     for one in hub.get("rules")["breakpoints"]:
         hub.call("DELETE", f"breakpoints/{one['id']}")
@@ -44,7 +45,7 @@ def test_14_an_edit_reaches_the_upstream_and_no_other_byte_changes(
 ) -> None:
     with Watched(tmp_path, client, upstream, "--dashboard", "auto") as watched:
         door = watched.connect(era)
-        until(lambda: any(one["connected"] for one in clean.get("instances")["instances"]), clean.said)
+        clean.joined()
         clean.breaks('method:tools/call from:client arg.text:"before me"')
         token = door.new_id()
         arguments = b'{"text" : "before me", "n":1.50}'
@@ -169,7 +170,7 @@ def test_15_what_nobody_decides_about_is_blocked_or_goes_by_default(
     """A reload ends the waiting as a time-out does, without the wait."""
     rules = Rules(tmp_path, ASK % default)
     with proxy(tmp_path, *rules.words) as gate:
-        clean.instances()
+        clean.joined()
         clean.breaks("method:tools/call,ping from:client")
         gate.say(CALL.replace(b"write_file", b"echo") % (b"71", b'{"text":"a"}'))
         gate.say(b'{"jsonrpc":"2.0","id":72,"method":"ping"}')
@@ -183,7 +184,7 @@ def test_15_what_nobody_decides_about_is_blocked_or_goes_by_default(
 
 def test_16_the_17th_of_a_session_is_blocked_at_once_and_others_flow(clean: Hub, tmp_path: Path) -> None:
     with proxy(tmp_path) as gate:
-        clean.instances()
+        clean.joined()
         clean.breaks("method:tools/call from:client")
         for number in range(17):
             gate.say(CALL % (b"%d" % (700 + number), b'{"path":"a"}'))
@@ -201,7 +202,7 @@ def test_16_the_17th_of_a_session_is_blocked_at_once_and_others_flow(clean: Hub,
 
 def test_what_is_cancelled_is_withdrawn(clean: Hub, tmp_path: Path) -> None:
     with proxy(tmp_path) as gate:
-        clean.instances()
+        clean.joined()
         clean.breaks("method:tools/call from:client")
         gate.say(CALL % (b"71", b'{"path":"a"}'))
         held = clean.held()[0]
@@ -215,7 +216,7 @@ def test_what_is_cancelled_is_withdrawn(clean: Hub, tmp_path: Path) -> None:
 
 def test_a_held_answer_can_be_changed_and_is_judged_again(clean: Hub, tmp_path: Path) -> None:
     with proxy(tmp_path) as gate:
-        clean.instances()
+        clean.joined()
         clean.breaks("from:upstream kind:response method:tools/call")
         gate.say(CALL % (b"71", b'{"path":"a"}'))
         held = clean.held()[0]
@@ -227,7 +228,7 @@ def test_a_held_answer_can_be_changed_and_is_judged_again(clean: Hub, tmp_path: 
 
 def test_a_breakpoint_refuses_what_is_known_only_later(clean: Hub, tmp_path: Path) -> None:
     with proxy(tmp_path):
-        clean.instances()
+        clean.joined()
         for words in ("ms>500", "status:error", "verdict:block", "result.a:b", "tool:["[:5] + '"'):
             assert clean.call("PUT", "breakpoints/x", {"filter": words})[0] == 422, words
 
@@ -235,7 +236,7 @@ def test_a_breakpoint_refuses_what_is_known_only_later(clean: Hub, tmp_path: Pat
 def test_20_a_replay_has_a_link_of_its_own_and_goes_through_the_rules(clean: Hub, tmp_path: Path) -> None:
     text = "interceptor: {rules: [{id: no, conditions: [{tool: echo}], actions: [{block: never}]}]}\n"
     with proxy(tmp_path, *Rules(tmp_path, text).words) as gate:
-        name = f"at:{clean.instances()[0]['name']}"
+        name = f"at:{clean.joined()['name']}"
         gate.say(CALL % (b"71", b'{"path":"replayed"}'))
         gate.answer(b"71")
         gate.say(CALL.replace(b"write_file", b"echo") % (b"72", b'{"text":"a"}'))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock as penstock_package
 from gate import SAMPLE, Gate
 from live import Hub, until
 from penstock.watch import runtime
@@ -304,6 +305,27 @@ def test_a_hub_as_our_child_dies_with_us(tmp_path: Path) -> None:
     until(lambda: not os.path.exists(path))
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), 2).close()
+
+
+def test_6_without_a_dashboard_nothing_of_it_is_imported() -> None:
+    words = [sys.executable, "-X", "importtime", "-m", "penstock", "--", "python3", str(SAMPLE)]
+    done = subprocess.run(words, input=b"", capture_output=True, timeout=60, check=False)
+    assert b"penstock.serve_stdio" in done.stderr
+    assert b"penstock.watch" not in done.stderr
+    assert b"penstock.gate.held" not in done.stderr
+    assert b"penstock.observe." not in done.stderr
+
+
+def test_6_the_page_is_small_and_asks_nobody_else() -> None:
+    site = Path(penstock_package.__file__).parent / "watch" / "site"
+    sizes = {kind: sum(len(path.read_bytes()) for path in site.glob(f"*.{kind}")) for kind in ("js", "css")}
+    assert sizes["js"] <= 120_000
+    assert sizes["css"] <= 20_000
+    for path in site.iterdir():
+        text = path.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in text, path
+        assert "https://" not in text, path
+        assert "innerHTML" not in text, path
 
 
 def test_lines_for_pipes_and_recordings(hub: Hub, gate: Gate) -> None:
