@@ -258,7 +258,8 @@ class Passthrough:
         else:
             # Only the upstream knows whether this session lives: it is asked with a ping.
             ping = b'{"jsonrpc":"2.0","id":"penstock-ping","method":"ping"}'
-            response = PassthroughResponse(self, reply, None, head, Exchange())
+            exchange = Exchange(session=self.session_of(request, head, None))
+            response = PassthroughResponse(self, reply, None, head, exchange)
             response.on_success = lambda: self._answer(verdict, head.era, reply)
             self._send(request, response, head, ping)
 
