@@ -1,4 +1,4 @@
-"""A denied call in no session, between HTTP and HTTP with rules: the upstream is asked, and its word passes."""
+"""A denied call in no session, with rules, between HTTP and HTTP: the upstream is asked, and answers."""
 
 from __future__ import annotations
 
