@@ -131,9 +131,8 @@ class Several:
 def open_shared(config: ProxyConfig, warden: Warden, hub: Hub | None = None) -> Several:
     """The upstreams for many sessions, as `config` wants them seen; `hub`: where another has met them."""
     known = hub or open_hub(config, warden, learns=True)
-    return Several(
-        known, known.new_view(config.choice, _shown(config), known.terms.search), owns_hub=hub is None
-    )
+    view = known.new_view(config.choice, _shown(config), known.terms.search)
+    return Several(known, view, hub is None, Reload(config, warden, known) if hub is None else None)
 
 
 def open_aggregate(config: ProxyConfig, warden: Warden) -> Upstream:

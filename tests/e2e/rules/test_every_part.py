@@ -63,6 +63,7 @@ CONDITION_CASES: dict[str, tuple[Any, Any]] = {
     "error_message_contains": ("quota", "Quota"),
     "is_new": None,  # type: ignore[dict-item]  # it needs a baseline; these three are in e2e/learning
     "after": None,  # type: ignore[dict-item]
+    "profile_in": None,  # type: ignore[dict-item]  # it needs profiles: see tests/access
     "copied_from": None,  # type: ignore[dict-item]
     "session_id_equals": None,  # type: ignore[dict-item]  # its id is not known before; see test_the_session
     "session_age_greater_than": ("1ms", "1h"),

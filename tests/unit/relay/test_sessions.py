@@ -117,6 +117,10 @@ def test_who_waits_for_an_answer_is_not_ended_with_the_rest():
 
 
 def test_ids_cannot_be_guessed():
-    ids = {Sessions.new_id() for _ in range(1000)}
-    assert len(ids) == 1000
-    assert all(len(one) == 48 for one in ids)  # 192 bits in hexadecimal
+    async def test() -> None:
+        register = Sessions()
+        ids = {register.new_id() for _ in range(1000)}
+        assert len(ids) == 1000
+        assert all(len(one) == 48 for one in ids)  # 192 bits in hexadecimal
+
+    in_loop(test)
