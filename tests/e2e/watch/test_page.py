@@ -138,10 +138,15 @@ def test_13_a_secret_is_masked_until_it_is_revealed(page: Chromium, gate: Gate) 
     page.wait("!document.querySelector('textarea')")
     page.key("1")
     page.wait("!!document.querySelector('.scroller')")
-    page.key("G")
-    page.wait("document.querySelector('.grow.sel')?.textContent.includes('echo')")
-    page.key("Enter")
-    page.wait("!!document.querySelector('.detail .mask')")
+
+    def is_masked() -> bool:
+        page.key("Escape")
+        page.key("G")  # the newest that the page has heard of by now
+        page.key("Enter")
+        page.wait("!!document.querySelector('.detail pre, .detail .pretty, .detail [class]')")
+        return bool(page.run("!!document.querySelector('.detail .mask')"))
+
+    until(is_masked)
     assert secret not in page.run("document.documentElement.outerHTML")
     page.key("v")
     page.wait(f"document.querySelector('.detail').innerText.includes('{secret}')")
