@@ -26,6 +26,8 @@ class Terminal:
         self.screen = pyte.Screen(80, 24)
         self._stream = pyte.ByteStream(self.screen)
         env = {**os.environ, "TERM": "linux", "LANG": "C.UTF-8"}
+        for name in ("COLUMNS", "LINES"):  # curses would believe them rather than the terminal
+            env.pop(name, None)
         self.child = pexpect.spawn(
             sys.executable,
             ["-m", "penstock", "watch", *words],
