@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable
 
 import msgspec
 
 from penstock.errors import ConfigError
-from penstock.gate.record import Observer
 from penstock.learn.alerts import Alarm
 from penstock.learn.events import CALL, event_of_record
-from penstock.observe import bounds
+from penstock.learn.queued import Queued
 from penstock.observe.record import Record
-from penstock.observe.writing import Queue, WriterThread
 from penstock.policy.learned.baseline import Baseline
 from penstock.wire.mcp.replies import one_line
 
@@ -56,39 +53,24 @@ class AlertSink:
             self._file = None
 
 
-class Alerting(Observer):
+class Alerting(Queued):
     """Tells of unusual sessions. It changes nothing and blocks nothing."""
 
     def __init__(
         self, baseline: Baseline, budget: float, watch: tuple[str, ...], path: str | None = None
     ) -> None:
         self._alarm = Alarm(baseline, budget, watch)
-        self._queue = Queue("alerts", AlertSink(self._alarm, path))
-        self._thread: WriterThread | None = None
+        super().__init__("alerts", AlertSink(self._alarm, path))
 
     async def start(self) -> None:
         """Says which kinds are silent, and begins."""
         for sentence in self._alarm.silent():
             log.warning("Anomalies: %s.", sentence)
-        self._thread = WriterThread([self._queue])
+        await super().start()
 
-    def saw(self, record: Record) -> None:
-        """A message came by."""
-        if record.method == CALL and self._thread is not None:
-            self._queue.add(record)
-            self._thread.told()
-
-    def rules_changed(self, rules: str) -> None:
-        """What is unusual does not depend on rules."""
-
-    def count_custom(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
-        """Nor on what they count."""
-
-    def close(self) -> None:
-        """Looks at what waits, and ends."""
-        if self._thread is not None:
-            self._thread.close(bounds.SINK_CLOSE_SECONDS)
-            self._thread = None
+    def wants(self, record: Record) -> bool:
+        """Calls, and their answers."""
+        return record.method == CALL
 
 
 def _open(path: str) -> int:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 from msgspec import Raw
 
-from penstock.gate.record import Observer
 from penstock.learn.events import STOPPED
+from penstock.learn.queued import Queued
 from penstock.observe import bounds
 from penstock.observe.record import Record
 from penstock.observe.recording import Line
-from penstock.observe.writing import Queue, WriterThread
 
 log = logging.getLogger("penstock")
 
@@ -93,32 +92,13 @@ async def _awaited(work: Awaitable[Judged | None]) -> Judged | None:
     return await work
 
 
-class Shadowing(Observer):
-    """Hands every message to the shadow sets. What they fall behind with is dropped and counted."""
+class Shadowing(Queued):
+    """Hands every message to the shadow sets."""
 
     def __init__(self, sets: list[tuple[str, JudgeLine]]) -> None:
         self.sink = ShadowSink(sets)
-        self.queue = Queue("shadow sets", self.sink)
-        self._thread: WriterThread | None = None
+        super().__init__("shadow sets", self.sink)
 
-    async def start(self) -> None:
-        """Begins."""
-        self._thread = WriterThread([self.queue])
-
-    def saw(self, record: Record) -> None:
-        """A message came by."""
-        if self._thread is not None and record.sender != "penstock" and record.kind != "other":
-            self.queue.add(record)
-            self._thread.told()
-
-    def rules_changed(self, rules: str) -> None:
-        """The shadows stay what they are."""
-
-    def count_custom(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
-        """What live rules count is theirs."""
-
-    def close(self) -> None:
-        """Judges what waits, and ends."""
-        if self._thread is not None:
-            self._thread.close(bounds.SINK_CLOSE_SECONDS)
-            self._thread = None
+    def wants(self, record: Record) -> bool:
+        """What clients and upstreams say, where it can be read."""
+        return record.sender != "penstock" and record.kind != "other"
