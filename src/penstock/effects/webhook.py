@@ -20,7 +20,8 @@ from penstock.effects.turns import Turns
 from penstock.effects.verdict_json import NoVerdict, read_verdict
 from penstock.errors import ConfigError, EffectFailed, UpstreamError
 from penstock.net.connect import TlsFactory, default_tls
-from penstock.net.http_client import HttpClient, Ticket
+from penstock.net.fetch import WholeAnswer
+from penstock.net.http_client import HttpClient
 from penstock.policy.rules.effect_contract import EffectVerdict, WebhookSpec
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.url import parse_url
@@ -156,7 +157,7 @@ class Webhooks:
     async def _post(self, hook: WebhookSpec, body: bytes) -> bytes:
         """The body of a 2xx answer; anything else is HookFailed."""
         client = self._client(hook)
-        answer = _Answer()
+        answer = _Answer(limits.VERDICT_BYTES)
         try:
             answer.ticket = client.request(b"POST", client.url.target, _headers(hook), body, answer)
         except ValueError as why:
@@ -209,35 +210,14 @@ class _Queue:
         return body
 
 
-class _Answer:
-    """A response that is taken whole, up to a size."""
+class _Answer(WholeAnswer):
+    """The same, with failures in the words of a hook: one that says too much is not asked again."""
 
-    def __init__(self) -> None:
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.status = 0
-        self.body = bytearray()
-        self.ticket: Ticket | None = None
-
-    def on_head(self, status: int, headers: Headers) -> None:
-        self.status = status
-
-    def on_data(self, chunk: bytes) -> None:
-        self.body += chunk
-        if len(self.body) > limits.VERDICT_BYTES:
-            self._fail(f"answered with more than {limits.VERDICT_BYTES} bytes", is_final=True)
-            if self.ticket is not None:
-                self.ticket.cancel()
-
-    def on_end(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
+    def too_long(self, most: int) -> Exception:
+        return HookFailed(f"answered with more than {most} bytes", is_final=True)
 
     def on_failure(self, error: UpstreamError) -> None:
-        self._fail(error.detail, is_final=False)
-
-    def _fail(self, why: str, is_final: bool) -> None:
-        if not self.done.done():
-            self.done.set_exception(HookFailed(why, is_final))
+        self.fail(HookFailed(error.detail, is_final=False))
 
 
 def _headers(hook: WebhookSpec) -> Headers:

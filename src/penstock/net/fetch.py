@@ -29,7 +29,7 @@ async def fetch(
     seconds: float,
 ) -> Fetched:
     """The answer of `client`'s server, of at most so many bytes. Raises UpstreamError."""
-    answer = _Answer(most)
+    answer = WholeAnswer(most)
     try:
         async with asyncio.timeout(seconds):
             answer.ticket = client.request(method, target, headers, body, answer)
@@ -42,8 +42,8 @@ async def fetch(
     return Fetched(answer.status, answer.headers, bytes(answer.body))
 
 
-class _Answer:
-    """Gathers a response."""
+class WholeAnswer:
+    """Gathers a response up to a size."""
 
     def __init__(self, most: int) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -59,14 +59,21 @@ class _Answer:
     def on_data(self, chunk: bytes) -> None:
         self.body += chunk
         if len(self.body) > self._most:
-            self.on_failure(RequestFailed(f"It answered with more than {self._most} bytes"))
+            self.fail(self.too_long(self._most))
             if self.ticket is not None:
                 self.ticket.cancel()
+
+    def too_long(self, most: int) -> Exception:
+        """What whoever waits gets when there is more of it."""
+        return RequestFailed(f"It answered with more than {most} bytes")
 
     def on_end(self) -> None:
         if not self.done.done():
             self.done.set_result(None)
 
     def on_failure(self, error: UpstreamError) -> None:
+        self.fail(error)
+
+    def fail(self, error: Exception) -> None:
         if not self.done.done():
             self.done.set_exception(error)
