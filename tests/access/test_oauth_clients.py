@@ -20,29 +20,12 @@ from authorization_server import AuthorizationServer
 from certificates import Authority
 from gate import ROOT, wait_until
 from guarded import Guarded, free_port
+from oauth_clients import CLIENT, PYTHON_CLIENT
 from pairs import said
 
-NODE = ROOT / ".peers" / "node" / "node_modules" / ".bin" / "node"
-OLD_PYTHON = ROOT / ".peers" / "mcp1" / "bin" / "python"
-CLIENTS = ROOT / "tests" / "e2e" / "clients"
-PYTHON_CLIENT, NODE_CLIENT = str(CLIENTS / "oauth_client.py"), str(CLIENTS / "oauth_client.mjs")
 UPSTREAM = ROOT / "tests" / "upstreams" / "oauth_server.py"
 MEMBER = str(ROOT / "tests" / "upstreams" / "member.py")
 NGINX = next((path for path in ("/usr/sbin/nginx", "/usr/bin/nginx") if Path(path).exists()), None)
-node = [pytest.mark.node, pytest.mark.skipif(not NODE.exists(), reason="run scripts/node_setup first")]
-peers = [
-    pytest.mark.peers,
-    pytest.mark.skipif(not OLD_PYTHON.exists(), reason="run scripts/peers_setup first"),
-]
-CLIENT = pytest.mark.parametrize(
-    "client",
-    [
-        pytest.param([sys.executable, PYTHON_CLIENT], id="python 2.x"),
-        pytest.param([str(OLD_PYTHON), PYTHON_CLIENT], id="python 1.x", marks=peers),
-        pytest.param([str(NODE), NODE_CLIENT, "1"], id="typescript 1.x", marks=node),
-        pytest.param([str(NODE), NODE_CLIENT, "2"], id="typescript 2.x", marks=node),
-    ],
-)
 
 
 class Place(NamedTuple):

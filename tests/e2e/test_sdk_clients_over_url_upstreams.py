@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
-from test_client_drivers import ASKING, DRIVERS, FIXTURE, drive
+from test_client_drivers import ASKING, DRIVERS, drive
+
+from sdk_server import serving
 
 GATE = ["--stdio", sys.executable, "-m", "penstock"]
 
@@ -17,16 +18,8 @@ GATE = ["--stdio", sys.executable, "-m", "penstock"]
 @pytest.fixture(scope="module", params=["http", "sse"])
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of the fixture over one transport."""
-    command = [*FIXTURE, "--transport", request.param, "--port", "0"]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert server.stderr is not None
-        found = re.search(r"http://\S+", server.stderr.readline())
-        assert found is not None
-        yield found[0]
-    finally:
-        server.terminate()
-        server.communicate(timeout=10)
+    with serving(transport=request.param) as found:
+        yield found
 
 
 @pytest.mark.parametrize("deny", [[], ["--deny", "^test_image"]], ids=["plain", "filtered"])

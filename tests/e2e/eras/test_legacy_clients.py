@@ -18,6 +18,7 @@ import pytest
 from doors import StdioDoor
 from gate import ROOT, wait_until
 from pairs import Proxy, Upstream
+from sdk_server import serving
 
 FIXTURE = [sys.executable, str(ROOT / "tests" / "upstreams" / "conformance_server.py")]
 WATCHED = "test://watched-resource"
@@ -26,16 +27,8 @@ WATCHED = "test://watched-resource"
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """The SDK's own server, which speaks only the newer era."""
-    command = [*FIXTURE, "--era", "modern", "--transport", "http", "--port", "0"]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert server.stderr is not None
-        found = re.search(r"http://\S+", server.stderr.readline())
-        assert found is not None
-        yield found[0]
-    finally:
-        server.kill()
-        server.communicate()
+    with serving("--era", "modern") as found:
+        yield found
 
 
 @pytest.fixture(params=["stdio", "streamable"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -20,9 +19,9 @@ import pytest
 
 from gate import ROOT
 from pairs import Proxy, Upstream, said
+from sdk_server import serving
 
 CLIENTS = ROOT / "tests" / "e2e" / "clients"
-FIXTURE = [sys.executable, str(ROOT / "tests" / "upstreams" / "conformance_server.py")]
 NODE = ROOT / ".peers" / "node" / "node_modules" / ".bin" / "node"
 PACKAGES = ROOT / ".peers" / "node" / "node_modules" / "@modelcontextprotocol"
 OLD_PYTHON = ROOT / ".peers" / "mcp1" / "bin" / "python"
@@ -195,21 +194,7 @@ QUESTIONS = {
 def fixtures() -> Iterator[dict[str, str]]:
     """The addresses of servers that speak one era only."""
     with contextlib.ExitStack() as stack:
-        yield {era: stack.enter_context(serving(era)) for era in ("legacy", "modern")}
-
-
-@contextlib.contextmanager
-def serving(era: str) -> Iterator[str]:
-    command = [*FIXTURE, "--era", era, "--transport", "http", "--port", "0"]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert server.stderr is not None
-        found = re.search(r"http://\S+", server.stderr.readline())
-        assert found is not None
-        yield found[0]
-    finally:
-        server.kill()
-        server.communicate()
+        yield {era: stack.enter_context(serving("--era", era)) for era in ("legacy", "modern")}
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -29,7 +29,7 @@ def usual_session(made: RecordingMaker, name: str, number: int, chance: random.R
         elif tool == "fetch":
             arguments = {"url": f"https://h{int(chance.paretovariate(0.8))}.example/x", "n": 1}
         elif tool == "read_file":
-            arguments = {"path": f"/work/p{int(chance.paretovariate(1))}/notes.txt"}
+            arguments = {"path": f"/data/p{int(chance.paretovariate(1))}/notes.txt"}
         if chance.random() < 0.02:
             arguments[f"extra{chance.randint(1, 50)}"] = True
         when += chance.expovariate(0.05)

@@ -26,7 +26,7 @@ def planted(path: Path, odd_kind: bool = False) -> Path:
             issue = {"kind": kind, "amount": chance.randint(3, 170), "title": words, "api_key": "x" * 20}
             made.call(name, when, "create_issue", issue)
             made.call(
-                name, when + 1, "read_file", {"path": f"/work/project/{chance.choice('abc')}/{number}.txt"}
+                name, when + 1, "read_file", {"path": f"/data/project/{chance.choice('abc')}/{number}.txt"}
             )
             made.call(
                 name, when + 2, "fetch", {"url": f"https://{chance.choice(('a', 'b'))}.example/{number}"}
@@ -54,7 +54,7 @@ def test_acceptance_28_what_was_planted_is_found_and_refuses_no_held_out_call(fo
     assert {"not": {"param_in": {"field": "arguments.kind", "values": sorted(KINDS)}}} in rules[
         "create-issue-kind-enum"
     ]["conditions"]
-    outside = {"path_outside": {"fields": "arguments.path", "roots": "/work/project"}}
+    outside = {"path_outside": {"fields": "arguments.path", "roots": "/data/project"}}
     assert outside in rules["read-file-path-directory"]["conditions"]
     (limits,) = [part["any"] for part in rules["create-issue-amount-range"]["conditions"] if "any" in part]
     assert [next(iter(one.values()))["value"] for one in limits] == [0, 200]

@@ -53,19 +53,25 @@ def proxied(work: Path, url: str, *rules: dict[str, Any]) -> Proxy:
     return Proxy(work, ["--upstream", url, "--config", str(file)])
 
 
+def asked(proxy: Proxy) -> tuple[Any, dict[str, str], Any, bytes]:
+    """A client whose call has led to a question, with its headers, the stream and the number of that."""
+    door = proxy.connect("streamable", "legacy")
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    hello = door.whole("POST", "/mcp", headers, HELLO)
+    headers |= {"Mcp-Session-Id": hello.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-06-18"}
+    door.whole("POST", "/mcp", headers, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    stream = door.http("POST", "/mcp", headers, CALL)
+    door.until(lambda: any(b"elicitation/create" in event for event in stream.events))
+    found = re.search(rb'"id":(\d+)', next(e for e in stream.events if b"elicitation/create" in e))
+    assert found is not None
+    return door, headers, stream, found[1]
+
+
 @pytest.mark.parametrize("spelling", ["%s", '"%s"', "%s.0", '" %s "', '""'])
 def test_no_spelling_of_an_id_takes_an_answer_past_a_rule(url: str, tmp_path: Path, spelling: str) -> None:
     with proxied(tmp_path, url, NEVER) as proxy:
-        door = proxy.connect("streamable", "legacy")
-        headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        hello = door.whole("POST", "/mcp", headers, HELLO)
-        headers |= {"Mcp-Session-Id": hello.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-06-18"}
-        door.whole("POST", "/mcp", headers, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-        stream = door.http("POST", "/mcp", headers, CALL)
-        door.until(lambda: any(b"elicitation/create" in event for event in stream.events))
-        found = re.search(rb'"id":(\d+)', next(e for e in stream.events if b"elicitation/create" in e))
-        assert found is not None
-        token = spelling % found[1].decode() if "%s" in spelling else spelling
+        door, headers, stream, number = asked(proxy)
+        token = spelling % number.decode() if "%s" in spelling else spelling
         head = b'{"jsonrpc":"2.0","id":%b,"result":' % token.encode()
         answer = head + b'{"action":"accept","content":{"secret":"hunter2"}}}'
         door.whole("POST", "/mcp", headers, answer)
@@ -77,16 +83,8 @@ def test_no_spelling_of_an_id_takes_an_answer_past_a_rule(url: str, tmp_path: Pa
 def test_without_such_a_rule_the_answer_arrives(url: str, tmp_path: Path) -> None:
     other = {"id": "o", "conditions": [{"method_equals": "x/none"}], "actions": [{"block": "no"}]}
     with proxied(tmp_path, url, {**other, "direction": "upstream"}) as proxy:
-        door = proxy.connect("streamable", "legacy")
-        headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        hello = door.whole("POST", "/mcp", headers, HELLO)
-        headers |= {"Mcp-Session-Id": hello.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-06-18"}
-        door.whole("POST", "/mcp", headers, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-        stream = door.http("POST", "/mcp", headers, CALL)
-        door.until(lambda: any(b"elicitation/create" in event for event in stream.events))
-        found = re.search(rb'"id":(\d+)', next(e for e in stream.events if b"elicitation/create" in e))
-        assert found is not None
+        door, headers, stream, number = asked(proxy)
         raw = b'{"jsonrpc":"2.0","id":%b,"result":{"action":"accept","content":{"secret":"hunter2"}}}'
-        door.whole("POST", "/mcp", headers, raw % found[1])
+        door.whole("POST", "/mcp", headers, raw % number)
         door.until(lambda: any(b"hunter2" in event for event in stream.events))
         door.close()
