@@ -213,14 +213,14 @@ WAYS = {
 }
 
 
-def measure(way: str) -> int:
+def count(way: Way) -> int:
     """Instructions for one exchange."""
     with tempfile.TemporaryDirectory() as folder:
-        run, few, many = WAYS[way]
+        run, few, many = way
         totals = []
-        for count in (few, many):
-            counted = Path(folder, str(count))
-            run(count, counted)
+        for exchanges in (few, many):
+            counted = Path(folder, str(exchanges))
+            run(exchanges, counted)
             found = re.search(r"Collected : (\d+)", counted.read_text())
             if found is None:
                 raise SystemExit(f"callgrind counted nothing: {counted.read_text()}")
@@ -249,12 +249,12 @@ def main() -> int:
     measured: dict[str, int] = {}
     has_grown = False
     for way in WAYS:
-        measured[way] = count = measure(way)
+        measured[way] = found = count(WAYS[way])
         before = base.get(way)
-        grown = before is not None and count > before * GROWTH
+        grown = before is not None and found > before * GROWTH
         has_grown |= grown
-        compared = f"{count / before:.3f} x the base of {before:,}" if before else "no base for this build"
-        print(f"  {way}: {count:,} ({compared}){'  MORE THAN 10 % ABOVE' if grown else ''}", flush=True)
+        compared = f"{found / before:.3f} x the base of {before:,}" if before else "no base for this build"
+        print(f"  {way}: {found:,} ({compared}){'  MORE THAN 10 % ABOVE' if grown else ''}", flush=True)
     if options.write:
         bases[build()] = measured
         BASE.write_text(json.dumps(bases, indent=2) + "\n")

@@ -310,6 +310,21 @@ KEYS_OUTAGE_SECONDS = 24 * 3600.0
 KEYS_FETCH_SECONDS = 10.0
 """How long fetching them may take."""
 
+SWAP_AGAIN_SECONDS = 1.0
+"""How long nobody asks again after an exchange of tokens has failed."""
+
+SWAP_EARLY_SECONDS = 10.0
+"""How long before a token lapses that was exchanged another one is made."""
+
+SWAP_UNSAID_SECONDS = 60.0
+"""How long such a token counts that does not say so itself."""
+
+CREDENTIALS = 256
+"""Callers at a time whose own credentials go to upstreams: each has sessions and links of its own."""
+
+CREDENTIAL_IDLE_SECONDS = 300.0
+"""How long what belongs to such a caller is kept while nobody uses it."""
+
 KEYS_BYTES = 256 * 1024
 """How large a set of keys, or metadata, may be."""
 

@@ -6,6 +6,7 @@ import json
 
 import msgspec
 
+from arrivals import check_arrival
 from penstock.wire.http import sse
 from penstock.wire.json import nesting
 from penstock.wire.json.ambiguity import members
@@ -26,6 +27,7 @@ def check(data: bytes) -> None:
     _check_depth(raw, _SLICES[slices % len(_SLICES)], levels % 8)
     _check_events(raw, slices % 16 + 1)
     _check_lines(raw, slices % 16 + 1)
+    check_arrival(raw, levels % 32 + 1, slices % 64 + 2, 64 << levels % 7)
 
 
 def _check_readings(raw: bytes) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import test_large_arrivals as large
 from seed_rows import ROWS, row
 
+import arrivals
 from fleet import Instances, flood, limit_rule, shared
 from gate import Gate, wait_until
 from pairs import Upstream
@@ -494,6 +496,34 @@ def test_a_message_is_read_once_however_many_rules_ask(monkeypatch: pytest.Monke
     import test_rule_looks as looks
 
     looks.test_a_path_is_walked_once_however_many_rules_ask(monkeypatch)
+
+
+@row("N185")
+@pytest.mark.parametrize("raw", [arrivals.TEXT, arrivals.CALL], ids=["answer", "request"])
+def test_a_message_is_judged_while_it_arrives(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        arrivals.check_scanned_once(raw, patch)
+    arrivals.check_what_is_left(raw, monkeypatch)
+
+
+@row("N185")
+def test_what_can_be_no_message_is_refused_before_its_last_byte(tmp_path: Path) -> None:
+    large.test_a_request_that_can_be_no_message_is_refused_before_it_is_whole(tmp_path)
+    large.test_an_answer_that_can_be_no_message_is_withheld_before_it_is_whole(tmp_path)
+
+
+@row("N185")
+@pytest.mark.parametrize("kind", ["length", "chunked", "events"])
+def test_with_validate_off_and_neither_filter_nor_rule_bytes_pass_as_they_come(
+    tmp_path: Path, kind: str
+) -> None:
+    large.test_where_nobody_looks_bytes_pass_as_they_come(tmp_path, kind)
+
+
+@row("N185")
+def test_first_byte_and_last_byte_times_are_in_the_benchmark() -> None:
+    page = Path(__file__).parents[2] / "docs" / "performance.md"
+    assert "| workload | target | first byte us | p50 us |" in page.read_text("utf-8")
 
 
 @row("O187")

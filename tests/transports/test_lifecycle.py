@@ -142,7 +142,8 @@ def test_no_client_ends_the_proxy_by_what_it_says_first(
         with LegacyDoor(proxy.port, "legacy", mine) as other:
             other.begin()
             for words in ([INITIALIZED], [HELLO, INITIALIZED], [HELLO, INITIALIZED, LIST]):
-                with SseDoor(proxy.port, "legacy") as rude:
+                with SseDoor(proxy.port, "legacy", mine) as rude:
+                    rude.more = {}
                     for said in words:
                         rude.say(said)
                     rude.say(LIST)

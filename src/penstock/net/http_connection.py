@@ -10,15 +10,14 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from penstock import limits
 from penstock.errors import MalformedHttp
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.pieces import end_writing, write_pieces
-from penstock.wire.http.chunked import ChunkedReader
-from penstock.wire.http.http1 import CHUNKED, RequestHead, build_response_head
+from penstock.net.request_body import RequestBody
+from penstock.wire.http.http1 import RequestHead, build_response_head
 from penstock.wire.mcp.replies import error_reply, over_limit
 
 if TYPE_CHECKING:
@@ -61,14 +60,13 @@ class HttpConnection(asyncio.Protocol):
 
     __slots__ = (
         "_body",
-        "_chunked",
         "_deadline",
         "_drained",
         "_head",
         "_held",
         "_is_closing_after_reply",
         "_is_consuming",
-        "_left",
+        "_is_cut_short",
         "_more",
         "_more_size",
         "_out",
@@ -99,10 +97,9 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = server.now + server.limits.request_seconds
         self._partial = bytearray()  # of a head that has not arrived whole
         self._head: RequestHead | None = None
-        self._body = BytesIO()  # gives out what it has gathered without a second copy of it
+        self._body: RequestBody | None = None  # one that has not arrived whole
         self._held = 0  # bytes of a body that is not whole yet
-        self._left = 0
-        self._chunked: ChunkedReader | None = None
+        self._is_cut_short = False  # the client still sends what is known to be refused
         self._reply: Reply | None = None
         self._is_closing_after_reply = False
         self._is_consuming = False
@@ -130,7 +127,7 @@ class HttpConnection(asyncio.Protocol):
         """Reads on, or holds what belongs to the next request."""
         if self._stage <= _BODY:
             self._consume(data, 0)
-        elif self._stage == _NEXT:
+        elif self._stage == _NEXT and not self._is_cut_short:
             self._more.append(data)
             self._more_size += len(data)
             if self._more_size > limits.PIPELINED_BYTES:
@@ -226,8 +223,7 @@ class HttpConnection(asyncio.Protocol):
                 self._handle(head, self._server.budget.count(data[after:end]))
             return end
         self._head = head
-        self._left = length
-        self._chunked = ChunkedReader() if length == CHUNKED else None
+        self._body = RequestBody(length)
         self._stage = _BODY
         self._deadline = self._server.now + self._server.limits.request_seconds
         if b"expect" in head.fields and head.is_http11:
@@ -237,27 +233,23 @@ class HttpConnection(asyncio.Protocol):
 
     def _read_body(self, data: bytes, at: int) -> int:
         body = self._body
-        if self._chunked is not None:
-            pieces: list[bytes] = []
-            at = self._chunked.feed(data, at, pieces)
-            body.write(b"".join(pieces))
-            if body.tell() > limits.MESSAGE_BYTES:
-                raise _too_large(None)
-            is_complete = self._chunked.is_done
-        else:
-            stop = min(len(data), at + self._left - body.tell())
-            body.write(data[at:stop] if at or stop < len(data) else data)
-            at = stop
-            is_complete = body.tell() == self._left
-        if is_complete and self._head is not None:
-            head, self._head, self._chunked = self._head, None, None
+        assert body is not None
+        at = body.feed(data, at)
+        if body.size > limits.MESSAGE_BYTES:
+            raise _too_large(None)
+        if body.is_hopeless and not body.is_complete:
+            # Whoever handles it says what is wrong with it, of as much as there is.
+            self._is_cut_short = body.is_complete = True
+            self.close_after_reply()
+            at = len(data)
+        if body.is_complete and self._head is not None:
+            head, self._head, self._body = self._head, None, None
             self._hold(0)
-            whole = self._server.budget.count(body.getvalue())
-            self._body = BytesIO()  # before the handler runs: a big body should be there once
-            del body
+            whole = body.take(self._server.budget)
+            del body  # before the handler runs: a big body should be there once
             self._handle(head, whole)
         else:
-            self._hold(body.tell())
+            self._hold(body.size)
         return at
 
     def _hold(self, size: int) -> None:
@@ -333,7 +325,10 @@ class HttpConnection(asyncio.Protocol):
         self._untie()
         if self._is_closing_after_reply:
             self._stage = _NOTHING
-            self._transport.close()
+            if self._is_cut_short:
+                self._linger()
+            else:
+                self._transport.close()
         elif not self.is_full:  # else resume_writing goes on: replies nobody reads must not pile up
             self._await_request()
 
@@ -372,8 +367,8 @@ class HttpConnection(asyncio.Protocol):
         """Closes the connection if its time is up: called every second or so."""
         transport = self._transport
         if now >= self._deadline:
-            if self._stage == _BODY:
-                if now >= self._deadline + self._body.tell() / limits.HTTP_BODY_BYTES_PER_SECOND:
+            if self._stage == _BODY and self._body is not None:
+                if now >= self._deadline + self._body.size / limits.HTTP_BODY_BYTES_PER_SECOND:
                     self._refuse(408, "Request timeout")
             elif self._stage == _HEAD and self._partial:
                 self._refuse(408, "Request timeout")
@@ -405,22 +400,27 @@ class HttpConnection(asyncio.Protocol):
             self.close_after_reply()
 
     def _refuse(self, status: int, reason: str) -> None:
-        """Says why, and reads on for a while: bytes left unread would turn our close into a reset."""
-        self._stage = _NOTHING
+        """Says why, and closes."""
         self._partial = bytearray()
-        self._body = BytesIO()
+        self._body = None
         self._hold(0)
         self._rest = b""
-        self._deadline = self._server.now + self._server.limits.linger_seconds
         if not self._transport.is_closing():
             data = refusal(status, reason)
             self._written += len(data)
             self._transport.write(data)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Says no more, and reads on for a while: bytes left unread would turn our close into a reset."""
+        self._stage = _NOTHING
+        self._deadline = self._server.now + self._server.limits.linger_seconds
+        if not self._transport.is_closing():
             end_writing(self._transport)
 
     def _lose(self) -> None:
         self._stage = _NOTHING
-        self._body = BytesIO()
+        self._body = None
         self._hold(0)
         self._out.clear()
         self._more.clear()

@@ -66,6 +66,7 @@ class Reply:
     on_gone: Callable[[], None] | None = None
     on_drain: Callable[[], None] | None = None
     admission: Any = None  # whom it is for and for how long, where somebody was asked
+    subject: bytes | None = None  # the access token that was shown, where another is made of it
 
     def __init__(self, connection: HttpConnection, is_head: bool, is_http11: bool) -> None:
         self._connection = connection

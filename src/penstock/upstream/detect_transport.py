@@ -60,7 +60,8 @@ class HttpUpstream:
     def facts(self) -> LinkFacts:
         """What is known of the upstream: what it speaks, once it has shown that, and what it wants."""
         link = self._link
-        kind = self._kind if link.is_proven else None
+        # Who wants credentials first has shown no more than that; it is taken for what it was spoken to as.
+        kind = self._kind if link.is_proven or link.wants_credentials else None
         if isinstance(link, SseUpstream):
             return LinkFacts(kind, False, link.wants_credentials)
         return LinkFacts(kind, link.has_session, link.wants_credentials, link.via, link.answers_with_events)

@@ -36,8 +36,9 @@ from penstock.upstream.sse_posts import SsePosts
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import Oversize, SseEvent
 from penstock.wire.http.url import Url
+from penstock.wire.mcp.carried import REFUSING, CarriedMessage
 from penstock.wire.mcp.ids import id_key
-from penstock.wire.mcp.message import Message, read_upstream_message
+from penstock.wire.mcp.message import Kind, Message, read_upstream_message
 from penstock.wire.mcp.replies import over_limit, upstream_error_reply
 from penstock.wire.mcp.response_id import maybe_response_id
 
@@ -75,6 +76,7 @@ class SseUpstream:
         self._loop = asyncio.get_running_loop()
         kept = [field for field in headers if field[0].lower() not in OURS]
         self._stream_headers = [(b"Accept", b"text/event-stream"), (b"Accept-Encoding", b"identity"), *kept]
+        self._carried: Headers = []  # what the last message of a client brought with it
         self._handshake = Handshake()
         self._outbox = Outbox(self._post, self._on_full, self._on_drained, in_turn=True)
         self._outbox.hold()
@@ -102,6 +104,8 @@ class SseUpstream:
         """Posts a message when its turn has come."""
         if self._is_over:
             return
+        if isinstance(message, CarriedMessage):
+            self._carried = message.headers
         if self._stream is None and self._revival is None:
             self._open()
         if message.method == "notifications/cancelled":
@@ -171,7 +175,7 @@ class SseUpstream:
     def _open(self) -> None:
         self._stream = HttpAnswer(self)
         self._stream.ticket = self._client.request(
-            b"GET", self._url.target, self._stream_headers, b"", self._stream
+            b"GET", self._url.target, self._stream_headers + self._carried, b"", self._stream
         )
         self._timer = self._loop.call_later(self._connect_seconds, self._on_silence)
         if self._reasons:
@@ -253,10 +257,23 @@ class SseUpstream:
             self._lose(SessionEnded("Its stream ended"))
         else:
             self.wants_credentials = answer.status == 401
+            if self._is_told(answer):
+                return
             is_elsewhere = not self.is_proven and (answer.is_good or refusals.is_another_kind(answer))
             if is_elsewhere and self._on_unsuitable(f"HTTP {answer.status}"):
                 return
             self._lose(SessionRefused(self._url.shown, refusals.describe(answer)))
+
+    def _is_told(self, answer: HttpAnswer) -> bool:
+        """Whether a client is told that its credentials open no stream here; it may come back with others."""
+        if self.is_proven or answer.status not in REFUSING or self._revival is not None:
+            return False
+        self.trouble = refusals.describe(answer)
+        log.warning("The upstream does not open a stream. %s.", self.trouble)
+        for message in self._outbox.empty():
+            if message.kind is Kind.REQUEST and message.id_token is not None:
+                self._deliver(refusals.reply_for_status(message.id_token, answer, False))
+        return True
 
     def _on_silence(self) -> None:
         self._lose(ConnectTimeout(self._url.shown, self._connect_seconds))

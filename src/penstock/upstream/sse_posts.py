@@ -14,6 +14,7 @@ from penstock.upstream.http_answer import HttpAnswer
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import Oversize, SseEvent
+from penstock.wire.mcp.carried import REFUSING, CarriedMessage
 from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message
 from penstock.wire.mcp.replies import error_reply, raw_error_reply
 
@@ -54,7 +55,10 @@ class SsePosts:
         self._open[answer] = loop.call_later(limits.SSE_TURN_SECONDS, self._on_slow, message)
         body = to_body(message.raw, message.method is not None)
         is_kept_used = message.kind is not Kind.RESPONSE
-        answer.ticket = self._client.request(b"POST", self.target, self._headers, body, answer, is_kept_used)
+        own = message.headers if isinstance(message, CarriedMessage) else []
+        answer.ticket = self._client.request(
+            b"POST", self.target, self._headers + own, body, answer, is_kept_used
+        )
 
     def close(self) -> None:
         """Stops everything; the endpoint is not known any more."""
@@ -97,6 +101,6 @@ def _reply(id_token: bytes, answer: HttpAnswer) -> bytes:
     if answer.status == 0:
         return error_reply(id_token, INTERNAL_ERROR, "Lost connection to upstream MCP")
     error = refusals.maybe_error(answer)
-    if error is not None:
+    if error is not None and answer.status not in REFUSING:
         return raw_error_reply(id_token, error)
-    return refusals.reply_for_status(id_token, answer, has_session=True)
+    return refusals.reply_for_status(id_token, answer, True, error)

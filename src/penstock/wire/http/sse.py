@@ -11,8 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from penstock import limits
+from penstock.wire.json.digests import leave
+
+if TYPE_CHECKING:
+    from penstock.wire.json.arrival import Arrival
 
 _EXCERPT_BYTES = 1024
 _BOM = b"\xef\xbb\xbf"
@@ -33,6 +40,7 @@ _PLAIN_EVENT = re.compile(
     rb"(?:event: ?message\r?\n|id: ?([!-~]*+)\r?\n)*+data: ?([^\r\n]*+)(?:\r\n\r\n|\r?\n\n)"
 )
 _match_plain = _PLAIN_EVENT.match
+_DATA_BEGINS = re.compile(rb"(?:event: ?message\r?\n|id: ?[!-~]*+\r?\n)*+data: ?").match
 _PLAIN_LINE = re.compile(rb"event: ?message\r?|id: ?([!-~]*+)\r?").fullmatch
 _BLANK_LINES = frozenset((b"\n", b"\r\n"))
 _JOINTS = (b"\n\n", b"\n\r", b"\r\r")
@@ -67,8 +75,10 @@ class SseReader:
     """
 
     __slots__ = (
+        "_arrival",
         "_before",
         "_block",
+        "_data_at",
         "_head",
         "_is_at_start",
         "_is_cr_open",
@@ -83,6 +93,8 @@ class SseReader:
         self._is_raw_wanted = is_raw_wanted  # whether large events are passed on as they came
         self._before = b"\r\n"  # the two bytes before the next one; a stream opens at the start of a line
         self._block = BytesIO()  # the unfinished event, unless it is over the limit
+        self._arrival: Arrival | None = None  # who judges a large message in it
+        self._data_at = 0  # where that begins; -1 where it does not begin plainly
         self._size = 0
         self._head = b""
         self._tail = b""
@@ -161,6 +173,8 @@ class SseReader:
         self._size += len(piece)
         if self._size <= self._limit:
             self._block.write(piece)
+            if self._size > limits.MESSAGE_LEAST_BYTES:
+                self._judge(piece)
             return
         if self._block.tell():
             with self._block.getbuffer() as kept:
@@ -170,6 +184,30 @@ class SseReader:
         self._head += piece[: _EXCERPT_BYTES - len(self._head)]
         self._tail = (self._tail + piece[-_EXCERPT_BYTES:])[-_EXCERPT_BYTES:]
 
+    def _judge(self, piece: bytes) -> None:
+        """Has a large message judged while the rest of it is on its way."""
+        if not self._data_at:
+            begun = self._block.getvalue()
+            plain = _DATA_BEGINS(begun)
+            self._data_at = plain.end() if plain else -1
+            if plain:
+                from penstock.wire.json.arrival import Arrival  # many a process never sees a large one
+
+                self._arrival = Arrival()
+                piece = begun[self._data_at :]
+        if self._arrival is not None:
+            self._arrival.takes(piece)
+
+    def _leave_digest(self, event: SseEvent, raw: bytes) -> None:
+        """Hands over what was found out, if the message is all that has come since its beginning."""
+        arrival, at = self._arrival, self._data_at
+        self._arrival, self._data_at = None, 0
+        if arrival is not None and event.data is not None:
+            # Each further line of data, or of anything else, would be longer than two line ends.
+            behind = at + len(event.data)
+            if len(raw) - behind <= 4 and not raw[behind:].strip(b"\r\n"):
+                leave(event.data, arrival.maybe_digest())
+
     def _finish(self, piece: bytes) -> SseEvent | Oversize:
         if self._size == 0 and len(piece) <= self._limit:
             raw = piece  # the usual case: a whole event in one chunk
@@ -177,6 +215,7 @@ class SseReader:
             self._keep(piece)
             if self._size > self._limit:
                 oversize = Oversize(self._size, self._head, self._tail)
+                self._arrival, self._data_at = None, 0
                 self._head = self._tail = b""
                 self._size = 0
                 self._is_at_start = False
@@ -186,6 +225,8 @@ class SseReader:
             self._size = 0
         is_first, self._is_at_start = self._is_at_start, False
         event = _read_event(raw, is_first)
+        if self._data_at:
+            self._leave_digest(event, raw)
         if self._is_raw_wanted or len(raw) <= _SMALL_BYTES:
             return event
         return SseEvent(b"", event.event, event.data, event.id, event.retry, event.is_odd)

@@ -27,6 +27,7 @@ _NOT_MARKS_NOR_ESCAPES = bytes(byte for byte in range(256) if byte not in _MARKS
 _BACKSLASH = ord("\\")  # as a number: looking for one byte as bytes costs an exception in the interpreter
 _STEPS = bytes.maketrans(b"[]", b"\x01\xff")  # one level down, one level up, as signed bytes
 _RUN = re.compile(rb"\[+|\]+")
+_TYPED_RUN = re.compile(rb"[\[{]+|[\]}]+")
 _PEELED_LEVELS = 8
 _MUCH = 8  # one part in so many that peeling must take away, to be worth another turn
 
@@ -62,6 +63,46 @@ def nests_deeper(raw: bytes | memoryview, levels: int) -> bool:
             return True
         depth = after
     return False
+
+
+def unescaped_marks(piece: bytes, in_string: bool) -> tuple[bytes, bool]:
+    """The brackets of `piece` that are in no string, and whether a string is open at its end.
+
+    `in_string` says whether one is open where it begins. No escape may be cut at either end.
+    """
+    if _BACKSLASH in piece:
+        piece = _without_escapes(piece)[0]
+    return _outside_strings(piece.translate(None, _NOT_MARKS), in_string)
+
+
+def left_open(brackets: bytes, depth: int, levels: int) -> tuple[int, bytes] | None:
+    """How many of `depth` open brackets are closed by `brackets`, and those of `brackets` that stay open.
+
+    None when that is no JSON: more is closed than was opened, or it goes down more than `levels` levels.
+    Whether each bracket is closed by its own kind is not looked at.
+    """
+    nest, turns = brackets, 0
+    while turns < _PEELED_LEVELS:
+        was = len(nest)
+        nest = nest.replace(b"[]", b"").replace(b"{}", b"")  # two levels at the most
+        turns += 1
+        if was - len(nest) <= was // _MUCH:
+            break
+    closed, opened, peak = 0, b"", 0
+    for run in _TYPED_RUN.findall(nest):
+        if run[0] in b"[{":
+            opened += run
+            peak = max(peak, len(opened) - closed)
+        else:
+            closed += max(0, len(run) - len(opened))
+            opened = opened[: -len(run)]
+        if closed > depth or depth - closed + len(opened) > levels:
+            return None
+    if depth + peak + 2 * turns > levels:
+        after = depth - closed + len(opened)
+        if _peak(brackets.translate(_BRACKETS), depth, after) > levels:
+            return None
+    return closed, opened
 
 
 def _opens_more(raw: bytes, levels: int) -> bool:

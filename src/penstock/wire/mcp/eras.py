@@ -67,3 +67,8 @@ class Sender(Struct, gc=False):
 
 
 decode_sender = msgspec.json.Decoder(Sender).decode
+
+
+def said_era(word: str) -> Era | None:
+    """Which era the user says that the upstream speaks; None when it is to be asked."""
+    return {"legacy": Era.LEGACY, "modern": Era.MODERN}.get(word)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock import limits
 from penstock.errors import ClientProtocolError, ProtocolError, UpstreamProtocolError
+from penstock.wire.json import digests
 from penstock.wire.json import fast_path as plain
 from penstock.wire.json.ambiguity import (
     Ambiguous,
@@ -100,7 +101,7 @@ def read_client_message(raw: bytes) -> Message | Batch:
     Raises ClientProtocolError with the code and the sentence that the client may be told.
     """
     # The hot path: one look is enough for what is plain (wire/json/fast_path.py).
-    if len(raw) <= limits.MESSAGE_BYTES and is_sound(raw):
+    if (len(raw) <= limits.MESSAGE_LEAST_BYTES or _is_unjudged(raw)) and is_sound(raw):
         try:
             request = plain.decode_request(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -114,7 +115,16 @@ def read_client_message(raw: bytes) -> Message | Batch:
     return _read_client_strictly(raw)
 
 
+def _is_unjudged(raw: bytes) -> bool:
+    """Whether a large message was not judged while it arrived, and may be as large as it is."""
+    return len(raw) <= limits.MESSAGE_BYTES and not digests.has(raw)
+
+
 def _read_client_strictly(raw: bytes) -> Message | Batch:
+    if len(raw) > limits.MESSAGE_LEAST_BYTES and (digest := digests.maybe_take(raw)) is not None:
+        judged = _maybe_judged(raw, digest, read_client_message)
+        if judged is not None:
+            return judged
     envelope = _read_envelope(raw, ClientProtocolError)
     if isinstance(envelope, Batch):
         if len(envelope.parts) > limits.BATCH_MESSAGES:
@@ -151,6 +161,8 @@ def read_upstream_message(raw: bytes) -> Message | Batch:
 
 
 def _read_large(raw: bytes) -> Message | Batch:
+    if (digest := digests.maybe_take(raw)) is not None:
+        return _maybe_judged(raw, digest, read_upstream_message) or _read_upstream_strictly(raw)
     from penstock.wire.json.large_result import maybe_large_result  # many a session has none
 
     answer = maybe_large_result(raw) if len(raw) <= limits.MESSAGE_BYTES else None
@@ -159,6 +171,43 @@ def _read_large(raw: bytes) -> Message | Batch:
         if id_token[:1] in _ID_STARTS:
             return Message(raw, _RESPONSE, id_token, None, None, None, None, answer.names)
     return _read_upstream_strictly(raw)
+
+
+def _maybe_judged(raw: bytes, digest: bytes, read: Callable[[bytes], Message | Batch]) -> Message | None:
+    """The message in `raw` by its digest (wire/json/arrival.py); None where `raw` itself has to be read.
+
+    Values in the digest are not those of the message, so of these none is kept but what was seen to be whole.
+    """
+    from penstock.wire.json.arrival import LONGEST_WORD
+
+    try:
+        short = read(digest)
+    except ProtocolError:
+        return None  # whoever sent it hears what is wrong with the whole of it
+    if isinstance(short, Batch) or len(raw) > limits.MESSAGE_BYTES:
+        return None
+    tool = short.tool if short.members is None else _maybe_tool(short)
+    if any(len(word) >= LONGEST_WORD for word in (short.id_token, short.method, tool) if word is not None):
+        return None
+    names = short.result if short.members is None else _maybe_names(short.members.get("result"))
+    inner = None if short.inner is None else UNSET
+    found = None if names is None else tuple(names)
+    return Message(raw, short.kind, short.id_token, short.method, None, inner, tool, found)
+
+
+def _maybe_tool(request: Message) -> str | None:
+    """The name in params, as the plain reading would tell it."""
+    token = bytes(request.inner.get("name", b"")) if request.inner else b""
+    is_plain = token[:1] == b'"' and b"\\" not in token
+    return _decode_text(token) if is_plain and request.id_token not in (None, b"null") else None
+
+
+def _maybe_names(result: Raw | None) -> Collection[str] | None:
+    """The names of the members of a result, if that is an object that has one reading."""
+    try:
+        return None if result is None else members(result).keys()
+    except (Ambiguous, NotJson, NotAnObject):
+        return None
 
 
 def _read_unasked(raw: bytes) -> Message | Batch:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-
 from msgspec import Struct
 
 from penstock import limits
+from penstock.wire.http.byte_buffer import ByteBuffer
+from penstock.wire.json.digests import leave, maybe_take
 from penstock.wire.mcp.ids import maybe_id_at_edges
 
 _EDGE = 1024
@@ -41,7 +41,7 @@ class LineSplitter:
     def __init__(self, keep: int | None = None, give_up: int | None = None) -> None:
         self._keep = limits.MESSAGE_BYTES if keep is None else keep
         self._give_up = limits.LINE_BYTES if give_up is None else give_up
-        self._held = BytesIO()  # the unfinished line, as long as it may be kept
+        self._held = ByteBuffer()  # the unfinished line, as long as it may be kept
         self._size = 0  # of the unfinished line, kept or not
         self._head = b""
         self._tail = b""
@@ -84,9 +84,11 @@ class LineSplitter:
         if self._size > self._keep:
             line = Oversize(self._size, self._head, self._tail, True, was_given_up)
         else:
-            whole = self._held.getvalue()  # which is not a copy
+            whole = self._held.take()
             line = _without_cr(whole) if whole.endswith(b"}") or whole.strip(_BLANK) else None
-        self._held = BytesIO()
+            if line is not whole and line is not None:
+                leave(line, maybe_take(whole))
+        self._held.clear()
         self._size, self._head, self._tail, self._is_given_up = 0, b"", b"", False
         return line
 
@@ -94,15 +96,13 @@ class LineSplitter:
         """Keeps an unfinished piece, or only its edges when the line is already too long."""
         self._size += len(piece)
         if self._size <= self._keep:
-            self._held.write(piece)
+            self._held.add(piece)
             return None
         if not self._head:
             # From here on only the edges are of use.
-            self._held.write(piece[:_EDGE])
-            with self._held.getbuffer() as held:
-                self._head = bytes(held[:_EDGE])
-                self._tail = bytes(held[-_EDGE:]) + piece[_EDGE:]
-            self._held = BytesIO()
+            held = self._held.take()
+            self._head = (held[:_EDGE] + piece[:_EDGE])[:_EDGE]
+            self._tail = held[-_EDGE:] + piece
         else:
             self._head = (self._head + piece[:_EDGE])[:_EDGE]
             self._tail += piece
