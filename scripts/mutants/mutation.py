@@ -12,6 +12,7 @@ import expressions
 
 _NOT_CODE = {"annotation", "returns", "decorator_list", "type_comment"}
 _MOST_TEXT = 90
+_GENERIC = frozenset(("dict", "list", "tuple", "frozenset", "Callable", "Sequence", "type"))
 
 
 @dataclass
@@ -99,6 +100,10 @@ def _is_left_alone(node: ast.AST, parent: ast.AST, field: str) -> bool:
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True  # a docstring
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return True
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "cast":
+        return node is parent.args[0]  # a type
     if isinstance(node, ast.Assign) and isinstance(parent, ast.Module):
         names = [target.id for target in node.targets if isinstance(target, ast.Name)]
         return "__slots__" in names or _is_type(node.value)
@@ -110,7 +115,9 @@ def _is_left_alone(node: ast.AST, parent: ast.AST, field: str) -> bool:
 def _is_type(node: ast.AST) -> bool:
     """Whether an expression only names types: an alias, or what stands in the brackets of one."""
     if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Name) and node.value.id in ("dict", "list", "tuple", "frozenset")
+        return isinstance(node.value, ast.Name) and node.value.id in _GENERIC
+    if isinstance(node, ast.Constant):
+        return node.value is None
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.BitOr) and all(
             isinstance(side, ast.Name) or _is_type(side) for side in (node.left, node.right)

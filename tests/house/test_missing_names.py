@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,17 +52,24 @@ def test_an_upstream_that_dies_is_noticed_without_what_only_linux_has(tmp_path: 
     (tmp_path / "sitecustomize.py").write_text(names)
     server = [sys.executable, "-S", "-c", "import sys; sys.exit(3)"]
     command = [sys.executable, "-m", "penstock", "--deny", "x", "--", *server]
-    done = subprocess.run(
-        command,
-        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
-        stdin=subprocess.PIPE,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode in (0, 1)
-    assert "it exited with status 3" in done.stderr
+    heard, kept_open = (
+        os.pipe()
+    )  # a client that stays: its own end would end Penstock, too, now and then first
+    try:
+        done = subprocess.run(
+            command,
+            env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
+            stdin=heard,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(heard)
+        os.close(kept_open)
+    assert done.returncode == 1
+    assert "It exited with status 3 before it answered" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -43,6 +43,10 @@ def _mutants(work: Path, source: str) -> list[str]:
         ("x = a[1:]", ["1: -> :", "1 -> 2"]),
         ("a.b = c", ["a.b = c -> pass"]),
         ("x: int = y", []),
+        ("X = A | None", []),
+        ("X = Callable[[A, B], A | None]", []),
+        ("if TYPE_CHECKING:\n    x = 3", []),
+        ("x = cast('A', y)", []),
         ("'only a docstring'", []),
         ("x = r'a|b'", ["'a|b' -> 'b'", "'a|b' -> 'a'"]),
         (

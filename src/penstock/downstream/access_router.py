@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
+from penstock.auth.bearer import maybe_token
 from penstock.auth.caller import Admission, Challenge
 from penstock.auth.callers import Callers, Outcome
 from penstock.auth.terms import ChooseTerms
@@ -46,6 +47,7 @@ class Entry(McpHead, kw_only=True):
     headers: Headers
     fields: dict[bytes, bytes]
     memo: Memo
+    token: bytes | None  # what was shown, where upstreams get another for it
 
 
 class AccessRouter:
@@ -62,11 +64,13 @@ class AccessRouter:
         metadata: ResourceMetadata,
         well_known: Callable[[Request, Reply], bool],
         status: Door | None = None,
+        keeps_tokens: bool = False,
     ) -> None:
         """Without `callers`, everybody is `anybody`. `doors` by profile and by path, such as `/mcp`.
         `well_known` takes requests for the metadata of an upstream, where it has some, and says whether it
-        did."""
+        did. With `keeps_tokens` the doors find the caller's token with the reply, and nowhere else."""
         self._guard = guard
+        self._keeps_tokens = keeps_tokens
         self._doors = doors
         self._callers = callers
         self._anybody = anybody
@@ -170,6 +174,7 @@ class AccessRouter:
 
     def _entry(self, request: Request, admission: Admission, name: bytes, profile: str | None) -> Entry:
         headers, fields = request.headers, request.fields
+        shown = fields.get(b"authorization")
         if self._callers is not None:
             headers = [field for field in headers if field[0].lower() != b"authorization"]
             fields = {name: value for name, value in fields.items() if name != b"authorization"}
@@ -189,6 +194,7 @@ class AccessRouter:
             headers=headers,
             fields=fields,
             memo=seen.memo,
+            token=maybe_token(shown) if self._keeps_tokens and shown is not None else None,
         )
 
     def _enter(self, request: Request, reply: Reply, entry: Entry) -> None:
@@ -210,6 +216,8 @@ class AccessRouter:
             refuse(reply, 404, _NOT_FOUND)
             return
         reply.admission = entry.admission, profile
+        if entry.token is not None:
+            reply.subject = entry.token
         if session is None:
             bind_sessions(reply, caller, profile or "")
         peer = (caller.key.hex(),) if caller.key else request.peer

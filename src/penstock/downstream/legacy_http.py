@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,25 +17,20 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from penstock import limits
 from penstock.downstream.event_stream import EventStream
+from penstock.downstream.link_session import UNREAD, LinkDoor, LinkSession
 from penstock.downstream.mcp_head import McpHead, read_head
-from penstock.downstream.replies import (
-    is_refused_for_now,
-    refuse,
-    refuse_message,
-    send_json,
-)
-from penstock.errors import ClientProtocolError, PenstockError, UpstreamError
+from penstock.downstream.post_reply import PostReply
+from penstock.downstream.replies import is_refused_for_now, refuse, refuse_unread, send_event, send_json
+from penstock.errors import ClientProtocolError
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy.tools import tool_gate
-from penstock.policy.verdict import Why
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.link_pool import LinkPool
-from penstock.relay.sessions import Sessions
 from penstock.wire.http.http1 import Headers
 from penstock.wire.json.ambiguity import readable
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, Batch, Message, read_client_message
-from penstock.wire.mcp.replies import error_reply, upstream_error_reply
+from penstock.wire.mcp.replies import error_reply
 from penstock.wire.mcp.routing_headers import check_routing_headers, refuse_routing_headers
 
 if TYPE_CHECKING:  # loaded where an upstream has refused somebody
@@ -44,34 +38,22 @@ if TYPE_CHECKING:  # loaded where an upstream has refused somebody
 
 log = logging.getLogger("penstock")
 
-_UNREAD = "client does not read"
 
-
-class Post:
-    """One POST of a client that waits for its answer: JSON, or events when something comes before it."""
+class Post(PostReply):
+    """One POST of a client that waits for its answer."""
 
     def __init__(self, reply: Reply, session: HttpSession, message: Message | Batch) -> None:
         method = message.method if isinstance(message, Message) else None
         self.progress_token = _maybe_progress_token(message)
         self._is_list = method == tool_gate.LIST
-        self._reply = reply
         self._session = session
-        self._stream: EventStream | None = None
         self._more: Headers = [(b"Mcp-Session-Id", session.id)] if method == "initialize" else []
-        reply.on_gone = self._on_gone
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the client reads more slowly than we write."""
-        return self._stream is not None and self._stream.is_full
+        self._on_drain = session.on_drain
+        super().__init__(reply)
 
     def push(self, raw: bytes) -> None:
         """Something that comes before the answer."""
-        if self._stream is None:
-            self._stream = EventStream(self._reply, self._more)
-            self._stream.on_gone = self._on_gone
-            self._stream.on_drain = self._session.on_drain
-        self._stream.send(raw, "message")
+        self._push(raw, self._more)
 
     def answer(self, raw: bytes, is_ours: bool) -> None:
         """The answer, and the end of this exchange.
@@ -81,30 +63,20 @@ class Post:
         """
         self._session.forget(self)
         is_event = (not is_ours or self._is_list) and not self._more and len(raw) < limits.EVENT_BYTES
-        if is_event and not self._reply.is_gone:
-            self.push(raw)
-            raw = b""
-        if self._stream is not None:
-            if raw:
-                self._stream.send(raw, "message")
-            self._stream.finish()
-        elif not self._reply.is_started and not self._reply.is_gone:
-            send_json(self._reply, 200, raw, self._more)
+        if is_event and self._stream is None and not self._reply.is_gone:
+            send_event(self._reply, raw)
+        else:
+            self._end_with(200, raw, self._more)
 
     def refuse(self, raw: bytes) -> None:
         """The message was not passed on."""
         self._session.forget(self)
-        if not self._reply.is_started:
-            send_json(self._reply, 400, raw)
+        self._end_with(400, raw)
 
     def deny(self, refusal: HttpRefusal) -> None:
         """The upstream wants other credentials: the client hears it as if it had asked it itself."""
         self._session.forget(self)
-        if self._stream is not None:
-            self._stream.send(refusal, "message")
-            self._stream.finish()
-        elif not self._reply.is_started and not self._reply.is_gone:
-            send_json(self._reply, refusal.status, refusal, refusal.headers)
+        self._end_with(refusal.status, refusal, refusal.headers)
         if self._more:
             self._session.end()  # its client never learned its id
 
@@ -116,31 +88,23 @@ class Post:
 
     def abandon(self) -> None:
         """The session ends without an answer."""
-        if self._stream is not None:
-            self._stream.finish()
-        elif not self._reply.is_started:
-            refuse(self._reply, 404, "Session not found")
+        self._end_without(404, "Session not found")
 
     def _on_gone(self) -> None:
         # In this era a disconnect is no cancel: the upstream goes on, only nobody hears its answer.
         self._session.lost(self)
 
 
-class HttpSession:
-    """One client's session: its posts under way, its stream, its relay, its upstream link."""
+class HttpSession(LinkSession):
+    """One client's session, with its posts under way and its stream."""
 
     def __init__(self, session_id: bytes, link: UpstreamLink, pool: LinkPool) -> None:
-        self.id = session_id
-        self.on_over: Callable[[PenstockError | None], None] = lambda error: None
-        self._link = link
-        self._pool = pool
         self._posts: dict[Post, None] = {}
         self._stream: EventStream | None = None
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
         self._requests = 0
-        self._is_over = False
-        self._relay = pool.new_relay(session_id, self, link, self._on_fatal, carries=True)
+        super().__init__(session_id, link, pool, carries=True)
 
     @property
     def is_busy(self) -> bool:
@@ -153,20 +117,9 @@ class HttpSession:
         return bool(self._posts)
 
     @property
-    def backlog(self) -> int:
-        """What waits here or upstream, in bytes, with what is known of what is not answered."""
-        beside = limits.BESIDE_BYTES * len(self._relay.requests.exchanges)
-        return 0 if self._is_over else self._link.untaken + self._relay.room.bytes_held + beside
-
-    @property
     def is_shy(self) -> bool:
         """Whether the client only ever said hello."""
         return self._requests <= 1
-
-    @property
-    def patience(self) -> float:
-        """How long the session may be idle: less for a client that only ever said hello."""
-        return limits.SESSION_SHY_SECONDS if self.is_shy else float("inf")
 
     def take(self, message: Message | Batch, reply: Reply, headers: Headers) -> None:
         """Takes what the client posted."""
@@ -206,25 +159,17 @@ class HttpSession:
         else:
             self._keep(raw)
         if (post is not None and post.is_full) or (self._stream is not None and self._stream.is_full):
-            self._link.pause(_UNREAD)
+            self._link.pause(UNREAD)
 
     def refuse(self, raw: bytes, route: object) -> None:
         """Tells the client that what it posted was not passed on."""
         if isinstance(route, Post) and not self._is_over:
             route.refuse(raw)
 
-    def pause(self, reason: str) -> None:
-        """Each post is read whole before it is taken, so there is nothing to pause."""
-
-    def resume(self, reason: str) -> None:
-        """See pause."""
-
-    cork = uncork = lambda self: None
-
     def on_drain(self) -> None:
         """The client reads again."""
         if not any(post.is_full for post in self._posts) and not (self._stream and self._stream.is_full):
-            self._link.resume(_UNREAD)
+            self._link.resume(UNREAD)
 
     def forget(self, post: Post) -> None:
         """A post has its answer."""
@@ -236,14 +181,6 @@ class HttpSession:
         self.on_drain()
         if self._requests == 1 and not self._posts:
             self.end()  # it never learned its session id, so nobody can come back
-
-    def end(self) -> None:
-        """The client left, or has to."""
-        self._finish(None)
-
-    def lose(self, error: UpstreamError) -> None:
-        """The upstream is gone for everybody: who waits hears it, then the session ends."""
-        self._relay.upstream_lost(error)
 
     def _on_stream_gone(self) -> None:
         self._stream = None
@@ -264,29 +201,15 @@ class HttpSession:
             self._backlog_bytes -= len(self._backlog.popleft())
             log.warning("Dropped the oldest message that waits for a client's stream: too many wait.")
 
-    def _on_fatal(self, error: Exception) -> None:
-        self._finish(error if isinstance(error, PenstockError) else None)
-
-    def _finish(self, error: PenstockError | None) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
+    def _hang_up(self) -> None:
         for post in tuple(self._posts):
             post.abandon()
         if self._stream is not None:
             self._stream.finish()
-        self._relay.end()
-        self._pool.close_link(self._link)
-        self.on_over(error)
 
 
-class LegacyDoor:
+class LegacyDoor(LinkDoor):
     """`/mcp` for legacy clients of an upstream that is not HTTP itself."""
-
-    def __init__(self, pool: LinkPool, sessions: Sessions, on_lost: Callable[[PenstockError], None]) -> None:
-        self._pool = pool
-        self._sessions = sessions
-        self._on_lost = on_lost
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Takes one request of a legacy client."""
@@ -319,10 +242,7 @@ class LegacyDoor:
             elif head.is_routed:
                 refuse_routing_headers(request.fields)
         except ClientProtocolError as refusal:
-            log.warning("Refused a message from a client. %s.", refusal.reason)
-            why = Why("protocol", "refuse", refusal.reason, refusal.code)
-            self._pool.gate.said("client", "refuse", request.body, why, status=400)
-            refuse_message(reply, refusal)
+            refuse_unread(reply, refusal, self._pool.gate, request.body)
             return
         if isinstance(message, Message) and message.method == "initialize" and head.session is None:
             session = self._maybe_new_session(reply, message.id_token)
@@ -332,21 +252,12 @@ class LegacyDoor:
             session.take(message, reply, request.headers)
 
     def _maybe_new_session(self, reply: Reply, id_token: bytes | None) -> HttpSession | None:
-        if self._pool.is_full or not self._sessions.make_room():
+        if self._is_full:
             raw = error_reply(id_token, INTERNAL_ERROR, "Too many sessions")
             send_json(reply, 503, raw, [(b"Retry-After", b"5")])
             return None
-        try:
-            link = self._pool.open_link()
-        except UpstreamError as error:
-            log.warning("%s. %s.", error.headline, error.detail, extra=error.for_log)
-            send_json(reply, 502, upstream_error_reply(id_token, error))
-            self._on_lost(error)
-            return None
-        session = HttpSession(self._sessions.new_id(), link, self._pool)
-        session.on_over = lambda error: self._over(session, error)
-        self._sessions.add(session)
-        return session
+        link = self._maybe_link(reply, id_token)
+        return None if link is None else self._kept(HttpSession(self._sessions.new_id(), link, self._pool))
 
     def _maybe_session(self, head: McpHead, reply: Reply) -> HttpSession | None:
         if head.session is None:
@@ -360,11 +271,6 @@ class LegacyDoor:
             refuse(reply, 404, "Session not found")
             return None
         return session
-
-    def _over(self, session: HttpSession, error: PenstockError | None) -> None:
-        self._sessions.remove(session)
-        if error is not None:
-            self._on_lost(error)
 
 
 class _Token(Struct, gc=False):

@@ -7,19 +7,23 @@ error of the protocol has its HTTP status, and a client that hangs up has cancel
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Raw
 
 from penstock import limits
-from penstock.downstream.event_stream import EventStream
 from penstock.downstream.mcp_head import peer_of, read_head
+from penstock.downstream.post_reply import PostReply
 from penstock.downstream.replies import (
+    drop_posted,
     is_denied,
     is_refused_for_now,
     refuse,
-    refuse_message,
+    refuse_unread,
+    send_failure,
     send_json,
     status_for,
     status_of,
@@ -32,7 +36,8 @@ from penstock.net.http_exchange import Reply, Request
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Wait, Why
+from penstock.policy.verdict import FORWARD, Verdict, Wait, Why
+from penstock.relay.batch_replies import no_batches
 from penstock.relay.catalogs import rights_of
 from penstock.relay.multiplexer import Multiplexer
 from penstock.relay.shared_link import SharedLink
@@ -40,14 +45,13 @@ from penstock.wire.json.ambiguity import members
 from penstock.wire.mcp.eras import MODERN_VERSIONS, Era, maybe_modern_meta
 from penstock.wire.mcp.mcp_headers import Mirror, mirrors_in
 from penstock.wire.mcp.message import (
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Batch,
     Kind,
     Message,
     read_client_message,
 )
-from penstock.wire.mcp.replies import error_code, error_reply, upstream_error_reply
+from penstock.wire.mcp.replies import error_code, error_reply
 from penstock.wire.mcp.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
 
 if TYPE_CHECKING:  # loaded only where there are rules or observers
@@ -61,33 +65,31 @@ _HANDSHAKE = frozenset(("initialize", "notifications/initialized"))
 """What would turn the shared upstream into one of the legacy era."""
 
 
-class ModernPost:
+Tell = Callable[[bytes, Callable[[], None]], None]
+
+
+class Following(Protocol):
+    """Lets others know of what a client will come back with."""
+
+    def tell(self, request: Request, raw: bytes, then: Callable[[], None]) -> None:
+        """Calls `then` when others know what the answer `raw` gives to whoever sent `request`."""
+
+
+class ModernPost(PostReply):
     """One POST of a modern client."""
 
-    def __init__(self, reply: Reply, exchange: Exchange, gate: Gate) -> None:
+    def __init__(self, reply: Reply, exchange: Exchange, gate: Gate, tell: Tell | None = None) -> None:
+        """`tell` lets others know of what an answer gives, before it goes on."""
+        super().__init__(reply)
         self.exchange = exchange
-        self._reply = reply
+        self._tell = tell
         self._gate = gate
-        self._stream: EventStream | None = None
         self._shared: Multiplexer | None = None
         self._number = b""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the client reads more slowly than we write."""
-        return self._stream is not None and self._stream.is_full
-
-    @property
-    def unread(self) -> int:
-        """Bytes that wait for the client to read."""
-        return self._stream.unread if self._stream is not None else 0
-
     def end(self) -> None:
         """Ends a stream that has no end of its own."""
-        if self._stream is not None:
-            self._stream.finish()
-        elif not self._reply.is_started:
-            refuse(self._reply, 503, "Shutting down")
+        self._end_without(503, "Shutting down")
 
     def cut(self) -> None:
         """Hangs up on the client."""
@@ -97,7 +99,7 @@ class ModernPost:
     def ask(self, shared: Multiplexer, message: Message) -> None:
         """Passes the request on."""
         self._shared = shared
-        self._reply.on_gone = self._on_gone
+        self._on_drain = shared.on_drain
         self._number = shared.ask(message, self)
 
     def push(self, message: Message) -> None:
@@ -109,52 +111,33 @@ class ModernPost:
         """The upstream's answer, with the status that its error has in this era."""
         verdict = self._gate.upstream_says(message, self.exchange)
         if verdict is FORWARD:
-            self._answer(message.raw, 0 if message.has_result else error_code(message.raw))
+            self._finish(200 if message.has_result else status_of(error_code(message.raw)), message.raw)
         else:
-            self._carry_answer(verdict, message)
+            carry_out(verdict, message, lambda passed: self._answer(passed.raw, passed is not message))
 
     def deny(self, message: Message, refusal: HttpRefusal) -> None:
         """The upstream wants other credentials: the client hears it as if it had asked it itself."""
         verdict = self._gate.upstream_says(message, self.exchange)
-        carry_out(verdict, message, lambda passed: self._deny(passed.raw, refusal))
-
-    def _deny(self, raw: bytes, refusal: HttpRefusal) -> None:
-        if self._stream is None and not self._reply.is_started and not self._reply.is_gone:
-            send_json(self._reply, refusal.status, raw, refusal.headers)
-        else:
-            self._answer(raw, error_code(raw))
+        status, more = refusal.status, refusal.headers
+        carry_out(verdict, message, lambda passed: self._end_with(status, passed.raw, more))
 
     def fail(self, code: int, text: str, failure: str | None = None) -> None:
         """An error of ours in its place; `failure` is the code of what went wrong with the upstream."""
         data = None if failure is None else {"code": failure}
         raw = error_reply(self.exchange.id_token, code, text, data)
         self._gate.said("penstock", "answer", raw, None, self.exchange)
-        self._answer(raw, code)
+        self._finish(status_of(code), raw)
 
-    def _carry_answer(self, verdict: Verdict, message: Message) -> None:
-        if isinstance(verdict, Wait):
-            verdict.then(lambda settled: self._carry_answer(settled, message))
-        elif isinstance(verdict, Forward):
-            raw = (verdict.message or message).raw
-            # A call has no status of its own, whatever the rules made of it: see the tool gate.
-            is_call = self.exchange.method == tool_gate.CALL and verdict.message is not None
-            self._answer(raw, 0 if is_call else error_code(raw))
+    def _answer(self, raw: bytes, is_changed: bool) -> None:
+        # A call has no status of its own, whatever the rules made of it: see the tool gate.
+        is_plain = is_changed and self.exchange.method == tool_gate.CALL
+        self._finish(200 if is_plain else status_of(error_code(raw)), raw)
 
-    def _push(self, raw: bytes) -> None:
-        if self._reply.is_gone or self._reply.is_finished:
-            return
-        if self._stream is None:
-            self._stream = EventStream(self._reply)
-            self._stream.on_gone = self._on_gone
-            self._stream.on_drain = self._shared.on_drain if self._shared is not None else None
-        self._stream.send(raw, "message")
-
-    def _answer(self, raw: bytes, code: int) -> None:
-        if self._stream is not None:
-            self._stream.send(raw, "message")
-            self._stream.finish()
-        elif not self._reply.is_started and not self._reply.is_gone:
-            send_json(self._reply, status_of(code), raw)
+    def _finish(self, status: int, raw: bytes) -> None:
+        if self._tell is None:
+            self._end_with(status, raw)
+        else:
+            self._tell(raw, lambda: self._end_with(status, raw))
 
     def _on_gone(self) -> None:
         if self._shared is not None:
@@ -172,6 +155,7 @@ class ModernDoor:
         self._everybody = Session(era=Era.MODERN, is_shared=True)
         self._marked: dict[str, tuple[Mirror, ...]] | None = None
         self._marked_of: ToolCatalog | None = None
+        self.following: Following | None = None  # where others may get what a client comes back with
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Takes one request of a modern client."""
@@ -185,15 +169,10 @@ class ModernDoor:
         try:
             message = read_client_message(request.body)
             if isinstance(message, Batch):
-                raise ClientProtocolError(
-                    INVALID_REQUEST, "Invalid request: batches are not part of this protocol version"
-                )
+                raise no_batches()
             check_routing_headers(message, request.fields, is_required=message.kind is Kind.REQUEST)
         except ClientProtocolError as refusal:
-            log.warning("Refused a message from a client. %s.", refusal.reason)
-            why = Why("protocol", "refuse", refusal.reason, refusal.code)
-            self._gate.said("client", "refuse", request.body, why, session=self._session(request), status=400)
-            refuse_message(reply, refusal)
+            refuse_unread(reply, refusal, self._gate, request.body, self._session(request))
             return
         if message.kind is Kind.RESPONSE:
             refuse(reply, 400, "Invalid request: this protocol version has no responses from clients")
@@ -245,7 +224,8 @@ class ModernDoor:
             version=_VERSION,
             headers=request.headers,
         )
-        self._carry_out(self._gate.client_says(message, exchange), message, exchange, reply, shared)
+        tell = None if self.following is None else partial(self.following.tell, request)
+        self._carry_out(self._gate.client_says(message, exchange), message, exchange, reply, shared, tell)
 
     def _refuse(self, message: Message, request: Request, reply: Reply, code: int, text: str) -> None:
         self._refuse_with(error_reply(message.id_token, code, text), message, request, reply, text)
@@ -269,27 +249,35 @@ class ModernDoor:
         return self._sessions.find_http(Era.MODERN, None, b"", rights, peer_of(request), False)
 
     def _carry_out(
-        self, verdict: Verdict, message: Message, exchange: Exchange, reply: Reply, shared: Multiplexer
+        self,
+        verdict: Verdict,
+        message: Message,
+        exchange: Exchange,
+        reply: Reply,
+        shared: Multiplexer,
+        tell: Tell | None,
     ) -> None:
         """Does what was decided."""
-        if isinstance(verdict, Forward):
+        is_request = message.kind is Kind.REQUEST
+        if is_request and isinstance(verdict, Wait):
+            reply.on_gone = verdict.cancel  # whoever hangs up has cancelled
+
+        def forward(passed: Message) -> None:
             if shared.backlog > limits.BACKLOG_SMALL_BYTES and is_refused_for_now(reply, shared):
                 return
-            passed = verdict.message or message
-            if message.kind is Kind.REQUEST:
-                ModernPost(reply, exchange, self._gate).ask(shared, passed)
+            if is_request:
+                ModernPost(reply, exchange, self._gate, tell).ask(shared, passed)
             else:
                 shared.tell(passed)
                 reply.send(202, [])
-        elif isinstance(verdict, Answer):
-            send_json(reply, status_for(verdict, Era.MODERN), verdict.raw)
-        elif isinstance(verdict, Wait):
-            if message.kind is Kind.REQUEST:
-                reply.on_gone = verdict.cancel  # whoever hangs up has cancelled
-            verdict.then(lambda settled: self._carry_out(settled, message, exchange, reply, shared))
-        elif isinstance(verdict, Drop):
-            log.warning("Dropped a message from a client: %s.", verdict.why.reason)
-            reply.send(202, [])
+
+        carry_out(
+            verdict,
+            message,
+            forward,
+            lambda answer: send_json(reply, status_for(answer, Era.MODERN), answer.raw),
+            lambda drop: drop_posted(drop, message, reply),
+        )
 
     def _maybe_mismatch(
         self, message: Message, catalog: ToolCatalog, fields: dict[bytes, bytes]
@@ -323,12 +311,10 @@ class ModernDoor:
         return (rights or peer_of(request)) + b"\0" + meta
 
     def _unavailable(self, message: Message, reply: Reply, error: UpstreamError) -> None:
-        if is_denied(reply, message.id_token, error):
-            return
         refusal = self._shared_link.refusal
-        if refusal is not None:
+        if refusal is None:
+            send_failure(reply, message.id_token, error)
+        elif not is_denied(reply, message.id_token, error):
             # A legacy upstream: its own word for "I do not know this", so that dual clients fall back.
             raw = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (message.id_token or b"null", refusal)
             send_json(reply, 400, raw)
-        else:
-            send_json(reply, 502, upstream_error_reply(message.id_token, error))

@@ -22,38 +22,38 @@ from penstock.downstream.passthrough_batch import PostedBatch
 from penstock.downstream.passthrough_head import HeadReader, PassthroughHead
 from penstock.downstream.passthrough_response import PassthroughResponse
 from penstock.downstream.replies import (
-    EVENTS,
+    drop_posted,
     is_denied,
     refuse,
-    refuse_message,
+    refuse_unread,
+    send_event,
     send_json,
     status_for,
 )
 from penstock.errors import ClientProtocolError, UpstreamError
+from penstock.gate.carry import carry_out
 from penstock.gate.gate import Gate
 from penstock.net.http_client import HttpClient
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
+from penstock.policy.verdict import FORWARD, Answer, Verdict, Wait
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import LinkFacts
 from penstock.relay.kept_lists import CatalogKey
 from penstock.wire.http.bodies import to_body
 from penstock.wire.http.http1 import Headers
-from penstock.wire.http.sse import encode_event
 from penstock.wire.json.ambiguity import members
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.mcp_headers import TRACED, with_name_of, with_params_of, with_traceparent
 from penstock.wire.mcp.message import (
-    INTERNAL_ERROR,
     Batch,
     Kind,
     Message,
     read_client_message,
 )
-from penstock.wire.mcp.replies import CANCELLED, error_reply, upstream_error_reply
+from penstock.wire.mcp.replies import upstream_error_reply
 from penstock.wire.mcp.routing_headers import check_routing_headers, refuse_routing_headers
 
 if TYPE_CHECKING:  # loaded only where there are rules or observers
@@ -96,6 +96,11 @@ class Passthrough:
         # Whether the upstream gives ids to sessions. Who was refused for want of credentials has not seen it.
         self.has_sessions = None if self._lists.is_by_principal else facts.has_session
         self.own_path = b"/mcp"
+        self._response = PassthroughResponse
+        if gate.passes_unread:
+            from penstock.downstream.passthrough_unread import UnreadResponse
+
+            self._response = UnreadResponse
         self.under_way: set[PassthroughResponse] = set()
         self.unheard: dict[PassthroughResponse, None] = {}  # whose clients are gone, oldest first
 
@@ -155,11 +160,8 @@ class Passthrough:
             if head.is_routed:
                 check_routing_headers(message, request.fields, self._is_answerable(message, head))
         except ClientProtocolError as refusal:
-            log.warning("Refused a message from a client. %s.", refusal.reason)
-            why = Why("protocol", "refuse", refusal.reason, refusal.code)
             session = self.session_of(request, head, None)
-            self.gate.said("client", "refuse", request.body, why, session=session, status=400)
-            refuse_message(reply, refusal)
+            refuse_unread(reply, refusal, self.gate, request.body, session)
             return
         catalog = self.catalogs.maybe_known(head.key) if message.method in tool_gate.GATED else None
         if self.known is None:  # as `session_of` and `exchange_of` say, without asking
@@ -179,6 +181,8 @@ class Passthrough:
         verdict = self.gate.client_says(message, exchange)
         if verdict is FORWARD:
             self.pass_on(request, reply, head, message, message.raw, exchange)
+        elif isinstance(verdict, Answer):  # as a rule: the list
+            self._answer_message(verdict, message, request, reply)
         else:
             self._carry_out(verdict, message, exchange, request, reply)
 
@@ -204,30 +208,20 @@ class Passthrough:
     ) -> None:
         """Does what was decided about a message of a client's."""
         head = self.heads.read(request)
-        era = head.era
-        if isinstance(verdict, Forward):
-            passed = verdict.message or message
-            self.pass_on(request, reply, head, passed, passed.raw, exchange)
-        elif isinstance(verdict, Answer):
-            why = verdict.why
-            is_about_tools = message.method in tool_gate.GATED and why is not None
-            if verdict.is_list or (is_about_tools and why is not None and why.rule == tool_gate.STAGE):
-                self._answer_live(verdict, request, reply)
-            else:
-                self._answer(verdict, era, reply)
-        elif isinstance(verdict, Hold):
-            self.catalogs.wait(
-                reply,
-                head,
-                message.params,
-                lambda found: self._judge(message, exchange, found, request, reply),
-            )
-        elif isinstance(verdict, Wait):
-            if era is Era.MODERN and message.kind is Kind.REQUEST:
-                reply.on_gone = verdict.cancel  # whoever hangs up has cancelled
-            verdict.then(lambda settled: self._carry_out(settled, message, exchange, request, reply))
-        else:
-            self._drop(verdict, message, reply)
+        if isinstance(verdict, Wait) and head.era is Era.MODERN and message.kind is Kind.REQUEST:
+            reply.on_gone = verdict.cancel  # whoever hangs up has cancelled
+
+        def judge(catalog: ToolCatalog | UpstreamError) -> None:
+            self._judge(message, exchange, catalog, request, reply)
+
+        carry_out(
+            verdict,
+            message,
+            lambda passed: self.pass_on(request, reply, head, passed, passed.raw, exchange),
+            lambda answer: self._answer_message(answer, message, request, reply),
+            lambda drop: drop_posted(drop, message, reply),
+            lambda: self.catalogs.wait(reply, head, message.params, judge),
+        )
 
     def _judge(
         self,
@@ -241,27 +235,29 @@ class Passthrough:
         if reply.is_gone:
             return
         if isinstance(catalog, UpstreamError):
-            if is_denied(reply, message.id_token, catalog):
-                return
-            raw = upstream_error_reply(message.id_token, catalog)
-            self.gate.said("penstock", "answer", raw, None, exchange, status=502)
-            send_json(reply, 502, raw)
+            if not is_denied(reply, message.id_token, catalog):
+                raw = upstream_error_reply(message.id_token, catalog)
+                self.gate.said("penstock", "answer", raw, None, exchange, status=502)
+                send_json(reply, 502, raw)
             return
         exchange.catalog = catalog
         self._carry_out(self.gate.client_says(message, exchange), message, exchange, request, reply)
 
-    def _answer_live(self, verdict: Answer, request: Request, reply: Reply) -> None:
-        """Answers here, if the session lives."""
-        head = self.heads.read(request)
-        if head.era is Era.MODERN or not self.has_sessions or head.session in self.sessions:
+    def _answer_message(self, verdict: Answer, message: Message, request: Request, reply: Reply) -> None:
+        """Answers here; what the upstream would answer itself, only if the session lives."""
+        head, why = self.heads.read(request), verdict.why
+        is_of_filter = why is not None and why.rule == tool_gate.STAGE and message.method in tool_gate.GATED
+        is_unproven = self.has_sessions and head.era is not Era.MODERN and head.session not in self.sessions
+        if not is_unproven or not (verdict.is_list or is_of_filter):
             self._answer(verdict, head.era, reply)
         else:
             # Only the upstream knows whether this session lives: it is asked with a ping.
             ping = b'{"jsonrpc":"2.0","id":"penstock-ping","method":"ping"}'
             exchange = Exchange(session=self.session_of(request, head, None))
-            response = PassthroughResponse(self, reply, None, head, exchange)
+            response = self._response(self, reply, None, head, exchange)
             response.on_success = lambda: self._answer(verdict, head.era, reply)
-            self._send(request, response, head, ping)
+            self.under_way.add(response)
+            response.ticket = self.client.request_as(head.start, request.method, ping, response)
 
     def _is_answerable(self, message: Message, head: PassthroughHead) -> bool:
         """Whether we may answer a modern request ourselves; then the server's duty to check is ours."""
@@ -270,18 +266,9 @@ class Passthrough:
     def _answer(self, verdict: Answer, era: Era, reply: Reply) -> None:
         is_event = verdict.is_list and era is Era.LEGACY and self._answers_with_events
         if is_event and len(verdict.raw) < limits.EVENT_BYTES:
-            reply.start(200, EVENTS)
-            reply.write(encode_event(verdict.raw, "message"))
-            reply.finish()
-            return
-        send_json(reply, status_for(verdict, era), verdict.raw)
-
-    def _drop(self, verdict: Drop, message: Message, reply: Reply) -> None:
-        log.warning("Dropped a message from a client: %s.", verdict.why.reason)
-        if message.kind is Kind.REQUEST:  # it was cancelled while it waited
-            send_json(reply, 200, error_reply(message.id_token, INTERNAL_ERROR, CANCELLED))
+            send_event(reply, verdict.raw)
         else:
-            reply.send(202, [])
+            send_json(reply, status_for(verdict, era), verdict.raw)
 
     # --- passing on -------------------------------------------------------------------------------------
 
@@ -299,7 +286,7 @@ class Passthrough:
         remembered: Sequence[Exchange] = (),
     ) -> None:
         """Sends `body` upstream; `message` is what is in it, None for a GET, a DELETE or a batch."""
-        response = PassthroughResponse(self, reply, message, head, exchange)
+        response = self._response(self, reply, message, head, exchange)
         if request.method != b"POST":
             response.method = request.method
         if target is not None:
@@ -320,7 +307,7 @@ class Passthrough:
             self.under_way.add(response)
             response.ticket = self.client.request_as(head.start, request.method, body, response)
         else:
-            self._send(request, response, head, body, target)
+            self._send_changed(request, response, head, body, target)
 
     def remember(self, message: Message, exchange: Exchange, head: PassthroughHead) -> None:
         """Keeps a request whose answer may come by another way than it went, as long as it is under way."""
@@ -331,20 +318,17 @@ class Passthrough:
             requests.close(message.id_token)
             requests.open(exchange)
 
-    def _send(
+    def _send_changed(
         self,
         request: Request,
         response: PassthroughResponse,
         head: PassthroughHead,
         body: bytes,
-        target: bytes | None = None,
+        target: bytes | None,
     ) -> None:
+        """Sends what goes elsewhere, or with other headers than its client's."""
         self.under_way.add(response)
-        exchange = response.exchange
-        if target is None and not exchange.modified:
-            response.ticket = self.client.request_as(head.start, request.method, body, response)
-            return
-        headers = head.headers
+        exchange, headers = response.exchange, head.headers
         if exchange.modified:
             headers = with_name_of(headers, exchange.request)
             if head.era is Era.MODERN and exchange.method == tool_gate.CALL:

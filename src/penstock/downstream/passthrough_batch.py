@@ -5,23 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.downstream.passthrough_head import PassthroughHead
-from penstock.downstream.replies import send_json
-from penstock.errors import ClientProtocolError, UpstreamError
+from penstock.downstream.replies import send_failure, send_json
+from penstock.errors import UpstreamError
 from penstock.gate.batch_verdicts import BatchVerdicts
 from penstock.net.http_exchange import Reply, Request
 from penstock.policy.exchange import Exchange
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import Answer, Forward, Verdict
+from penstock.relay.batch_replies import no_batches, read_part
 from penstock.wire.mcp.eras import BATCH_VERSION
 from penstock.wire.mcp.message import (
     INTERNAL_ERROR,
-    INVALID_REQUEST,
     Batch,
     Kind,
     Message,
-    read_client_message,
 )
-from penstock.wire.mcp.replies import CANCELLED, error_reply, upstream_error_reply
+from penstock.wire.mcp.replies import CANCELLED, error_reply
 
 if TYPE_CHECKING:
     from penstock.downstream.passthrough import Passthrough
@@ -36,14 +35,12 @@ class PostedBatch:
         """Raises ClientProtocolError when there must be no such array."""
         has_batches = passthrough.gate.takes_batches and head.version in (None, BATCH_VERSION)
         if not has_batches or not batch.parts:
-            raise ClientProtocolError(
-                INVALID_REQUEST, "Invalid request: batches are not part of this protocol version"
-            )
+            raise no_batches()
         self._passthrough = passthrough
         self._request = request
         self._reply = reply
         self._head = head
-        self._messages = [_read(part) for part in batch.parts]
+        self._messages = [read_part(part) for part in batch.parts]
         self._session = passthrough.session_of(request, head, self._messages[0])
         self._exchanges: list[Exchange] = []
 
@@ -56,16 +53,13 @@ class PostedBatch:
 
     def _judge(self, catalog: ToolCatalog | UpstreamError | None) -> None:
         if isinstance(catalog, UpstreamError):
-            send_json(self._reply, 502, upstream_error_reply(None, catalog))
+            send_failure(self._reply, None, catalog)
             return
         verdicts = BatchVerdicts(len(self._messages), self._carry_out)
+        gate, headers = self._passthrough.gate, self._request.headers
         for message in self._messages:
-            self._exchanges.append(
-                self._passthrough.exchange_of(
-                    message, self._session, catalog, self._request.headers, self._head
-                )
-            )
-        gate = self._passthrough.gate
+            exchange = self._passthrough.exchange_of(message, self._session, catalog, headers, self._head)
+            self._exchanges.append(exchange)
         with gate.in_batch("client", self._request.body, self._session):
             for place, (message, exchange) in enumerate(zip(self._messages, self._exchanges, strict=True)):
                 verdicts.take(place, gate.client_says(message, exchange))
@@ -104,10 +98,3 @@ class PostedBatch:
             first=answers,
             remembered=self._exchanges,
         )
-
-
-def _read(part: bytes) -> Message:
-    message = read_client_message(part)
-    if isinstance(message, Batch):
-        raise ClientProtocolError(INVALID_REQUEST, "Invalid request: a batch within a batch")
-    return message

@@ -151,6 +151,9 @@ class PassthroughResponse:
             self._pieces = ByteBuffer()
             self._pieces.add(self._body)
         self._pieces.add(chunk)
+        if self._pieces.is_hopeless and self.method == b"POST" and self.status == 200 and self.ticket:
+            self.ticket.cancel()
+            self.on_end()  # what is still to come could change nothing
 
     def on_end(self) -> None:
         """The response is complete."""

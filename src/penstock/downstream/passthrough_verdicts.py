@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from penstock.gate.batch_verdicts import BatchVerdicts
 from penstock.policy.exchange import Exchange
 from penstock.policy.verdict import FORWARD, Answer, Forward, Verdict, Wait
 from penstock.wire.mcp.message import Batch, Kind, Message, read_upstream_message
@@ -42,17 +43,15 @@ def judge(response: PassthroughResponse, message: Message | Batch, raw: bytes, t
 def _judge_batch(response: PassthroughResponse, batch: Batch, then: Then) -> None:
     """Asks about each message of an array; what is left of it passes when all are decided."""
     parts = batch.parts
-    kept: dict[int, bytes | None] = {}
 
-    def settle(place: int, passed: bytes | None) -> None:
-        kept[place] = passed
-        if len(kept) == len(parts):
-            left = [part for _, part in sorted(kept.items()) if part is not None]
-            then(batch.raw if left == parts else _joined(left, response.message is not None))
+    def done(kept: list[bytes | None]) -> None:
+        left = [part for part in kept if part is not None]
+        then(batch.raw if left == parts else _joined(left, response.message is not None))
 
+    verdicts = BatchVerdicts(len(parts), done)
     with response.passthrough.gate.in_batch("upstream", batch.raw, response.exchange.session):
         for place, part in enumerate(parts):
-            judge(response, read_upstream_message(part), part, partial(settle, place))
+            judge(response, read_upstream_message(part), part, partial(verdicts.take, place))
     if not parts:
         then(batch.raw)
 

@@ -7,15 +7,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import ClientProtocolError, UpstreamError
+from penstock.gate.gate import Gate
 from penstock.net.http_exchange import Reply
-from penstock.policy.verdict import Answer
+from penstock.policy.exchange import Session
+from penstock.policy.verdict import Answer, Drop, Why
 from penstock.relay.backlog import BACKLOG, Piled
 from penstock.wire.http.http1 import Headers, response_start
+from penstock.wire.http.sse import encode_event
 from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.eras import Era
-from penstock.wire.mcp.message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
-from penstock.wire.mcp.replies import error_reply
+from penstock.wire.mcp.message import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Kind,
+    Message,
+)
+from penstock.wire.mcp.replies import CANCELLED, error_reply, upstream_error_reply
 from penstock.wire.mcp.routing_headers import HEADER_MISMATCH
 
 if TYPE_CHECKING:  # loaded where an upstream has refused somebody
@@ -68,6 +79,13 @@ def status_for(verdict: Answer, era: Era) -> int:
     return 400 if verdict.is_malformed else 200
 
 
+def send_event(reply: Reply, raw: bytes) -> None:
+    """Replies with one JSON-RPC message in a stream that ends with it."""
+    reply.start(200, EVENTS)
+    reply.write(encode_event(raw, "message"))
+    reply.finish()
+
+
 def wait_unless_gone(
     reply: Reply,
     wait: Callable[[Callable[[Outcome], None]], None],
@@ -93,9 +111,20 @@ def is_denied(reply: Reply, id_token: bytes | None, error: UpstreamError) -> boo
     refusal: HttpRefusal | None = getattr(error, "refusal", None)
     if refusal is None:
         return False
+    deny(reply, id_token, refusal)
+    return True
+
+
+def deny(reply: Reply, id_token: bytes | None, refusal: HttpRefusal) -> None:
+    """Says to the client what the upstream has said of its credentials."""
     raw = with_value(bytes(refusal), members(refusal), "id", id_token or b"null")
     send_json(reply, refusal.status, raw, refusal.headers)
-    return True
+
+
+def send_failure(reply: Reply, id_token: bytes | None, error: UpstreamError) -> None:
+    """Replies that the upstream cannot be asked, or in its own words that it wants other credentials."""
+    if not is_denied(reply, id_token, error):
+        send_json(reply, 502, upstream_error_reply(id_token, error))
 
 
 def refuse(reply: Reply, status: int, reason: str, more: Headers | None = None) -> None:
@@ -106,6 +135,25 @@ def refuse(reply: Reply, status: int, reason: str, more: Headers | None = None) 
 def refuse_message(reply: Reply, refusal: ClientProtocolError) -> None:
     """Replies that a message must not be forwarded."""
     send_json(reply, 400, error_reply(refusal.id_token, refusal.code, refusal.reason))
+
+
+def refuse_unread(
+    reply: Reply, refusal: ClientProtocolError, gate: Gate, body: bytes, session: Session | None = None
+) -> None:
+    """The same for what never gets to the gate; people and observers hear of it."""
+    log.warning("Refused a message from a client. %s.", refusal.reason)
+    why = Why("protocol", "refuse", refusal.reason, refusal.code)
+    gate.said("client", "refuse", body, why, session=session, status=400)
+    refuse_message(reply, refusal)
+
+
+def drop_posted(verdict: Drop, message: Message, reply: Reply) -> None:
+    """Replies to a message that is neither passed on nor answered; who waits for an answer hears so."""
+    log.warning("Dropped a message from a client: %s.", verdict.why.reason)
+    if message.kind is Kind.REQUEST:  # it was cancelled while it waited
+        send_json(reply, 200, error_reply(message.id_token, INTERNAL_ERROR, CANCELLED))
+    else:
+        reply.send(202, [])
 
 
 def is_refused_for_now(reply: Reply, sender: Piled) -> bool:

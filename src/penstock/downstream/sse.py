@@ -2,115 +2,87 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 
 from penstock import limits
 from penstock.downstream.event_stream import EventStream
+from penstock.downstream.link_session import UNREAD, LinkDoor, LinkSession
 from penstock.downstream.mcp_head import read_head
-from penstock.downstream.replies import is_refused_for_now, refuse, send_json
-from penstock.errors import PenstockError, UpstreamError
+from penstock.downstream.replies import deny, is_refused_for_now, refuse, send_json
+from penstock.downstream.sse_post import SsePost, accept
+from penstock.errors import PenstockError
 from penstock.net.http_exchange import Reply, Request
+from penstock.relay.catalogs import rights_of
 from penstock.relay.contracts import UpstreamLink
 from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
 from penstock.wire.http.http1 import Headers
+from penstock.wire.mcp.carried import HttpRefusal
 from penstock.wire.mcp.message import Message
-from penstock.wire.mcp.replies import upstream_error_reply
-
-log = logging.getLogger("penstock")
 
 
-class SseSession:
-    """One client: its open stream, its relay, its upstream link."""
+class SseSession(LinkSession):
+    """One client and its open stream, as long as which the session lives."""
 
     def __init__(self, session_id: bytes, stream: EventStream, link: UpstreamLink, pool: LinkPool) -> None:
-        self.id = session_id
-        self.on_over: Callable[[PenstockError | None], None] = lambda error: None
         self._stream = stream
-        self._link = link
-        self._pool = pool
-        self._is_over = False
-        self._relay = pool.new_relay(session_id, self, link, self._on_fatal)
+        self._taken: bytes | None = None  # rights with which the upstream has last answered
+        self._posts: list[SsePost] = []  # that wait for the upstream to take what they show
+        super().__init__(session_id, link, pool, carries=True)
         stream.on_gone = self.end
-        stream.on_drain = lambda: link.resume("client does not read")
-
-    @property
-    def is_busy(self) -> bool:
-        """A session lives as long as its stream."""
-        return True
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a request of the client is not answered yet."""
-        return self._relay.pending > 0 or self._relay.is_holding
-
-    @property
-    def backlog(self) -> int:
-        """What waits here or upstream, in bytes, with what is known of what is not answered."""
-        beside = limits.BESIDE_BYTES * len(self._relay.requests.exchanges)
-        return 0 if self._is_over else self._link.untaken + self._relay.room.bytes_held + beside
-
-    @property
-    def is_shy(self) -> bool:
-        """Its stream is open, so somebody is there."""
-        return False
-
-    @property
-    def patience(self) -> float:
-        """It is never idle."""
-        return float("inf")
+        stream.on_drain = lambda: link.resume(UNREAD)
 
     def take(self, body: bytes, reply: Reply, headers: Headers) -> None:
         """Takes what the client posted. The answer goes to the stream, a refusal to the post."""
         if self.backlog > limits.BACKLOG_SMALL_BYTES and is_refused_for_now(reply, self):
             return
+        carry = self._pool.carry
+        if carry is not None and (rights := rights_of(carry(headers))) != self._taken:
+            post = SsePost(reply, rights, self._deny_late)
+            self._posts = [one for one in self._posts if one.is_waiting] + [post]
+            self._relay.from_client(body, post, headers)
+            return
         self._relay.from_client(body, reply, headers)
         if not reply.is_started:
-            reply.send(202, [(b"Content-Type", b"text/plain")], b"Accepted")
+            accept(reply)
+
+    def _deny_late(self, refusal: HttpRefusal) -> None:
+        """Credentials that were good are not any more: the next post with them hears it in its own answer."""
+        self._taken = None
+        self._say(refusal)
 
     def send(self, raw: bytes, route: object, message: Message | None) -> None:
         """Gives the client a message."""
+        if isinstance(raw, HttpRefusal):
+            self._taken = None
+        elif isinstance(route, SsePost):
+            self._taken = route.rights
+        if self._posts:
+            # Whatever is heard may be something that the client has to answer, with a post that comes next.
+            posts, self._posts = self._posts, []
+            for post in posts:
+                post.accept()
+        self._say(raw)
+
+    def _say(self, raw: bytes) -> None:
         self._stream.send(raw, "message")
         if self._stream.is_full:
-            self._link.pause("client does not read")
+            self._link.pause(UNREAD)
 
     def refuse(self, raw: bytes, route: object) -> None:
         """Tells the client that what it posted was not passed on."""
-        if isinstance(route, Reply) and not route.is_started:
-            send_json(route, 400, raw)
+        reply = route.reply if isinstance(route, SsePost) else route
+        if isinstance(reply, Reply) and not reply.is_started:
+            send_json(reply, 400, raw)
         else:
             self.send(raw, None, None)
 
-    def pause(self, reason: str) -> None:
-        """Each post is answered before the next one is read, so there is nothing to pause."""
-
-    def resume(self, reason: str) -> None:
-        """See pause."""
-
-    cork = uncork = lambda self: None
-
-    def end(self) -> None:
-        """The client left, or has to."""
-        self._finish(None)
-
-    def lose(self, error: UpstreamError) -> None:
-        """The upstream is gone for everybody: who waits hears it, then the session ends."""
-        self._relay.upstream_lost(error)
-
-    def _on_fatal(self, error: Exception) -> None:
-        self._finish(error if isinstance(error, PenstockError) else None)
-
-    def _finish(self, error: PenstockError | None) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._stream.finish()
-            self._relay.end()
-            self._pool.close_link(self._link)
-            self.on_over(error)
+    def _hang_up(self) -> None:
+        self._stream.finish()
 
 
-class SseDoor:
+class SseDoor(LinkDoor):
     """`/sse` and `/messages`."""
 
     def __init__(
@@ -120,10 +92,16 @@ class SseDoor:
         on_lost: Callable[[PenstockError], None],
         messages_path: bytes = b"/messages",
     ) -> None:
-        self._pool = pool
-        self._sessions = sessions
-        self._on_lost = on_lost
+        super().__init__(pool, sessions, on_lost)
         self._messages_path = messages_path
+        self.refusal_of: Callable[[Headers], Awaitable[HttpRefusal | None]] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Asks nobody any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def handle_stream(self, request: Request, reply: Reply) -> None:
         """Takes a request to `/sse`: a new session."""
@@ -134,22 +112,40 @@ class SseDoor:
         if not read_head(request).wants_events:
             refuse(reply, 406, "Not acceptable: the client must accept text/event-stream by name")
             return
-        if self._pool.is_full or not self._sessions.make_room():
+        carry = self._pool.carry
+        if carry is None or self.refusal_of is None or not self._pool.catalogs.lists.is_by_principal:
+            self._begin(reply)
+            return
+        if len(self._tasks) >= limits.SESSIONS:
             refuse(reply, 503, "Too many sessions", [(b"Retry-After", b"5")])
             return
-        try:
-            link = self._pool.open_link()
-        except UpstreamError as error:
-            log.warning("%s. %s.", error.headline, error.detail, extra=error.for_log)
-            send_json(reply, 502, upstream_error_reply(None, error))
-            self._on_lost(error)
+        asked = self.refusal_of(carry(request.headers))
+        task = asyncio.get_running_loop().create_task(self._admit(asked, reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _admit(self, asked: Awaitable[HttpRefusal | None], reply: Reply) -> None:
+        """Begins a session for a client whose credentials the upstream takes. Clients expect to be told here
+        when it does not."""
+        refusal = await asked
+        if reply.is_gone:
+            return
+        if refusal is None:
+            self._begin(reply)
+        else:
+            deny(reply, None, refusal)
+
+    def _begin(self, reply: Reply) -> None:
+        if self._is_full:
+            refuse(reply, 503, "Too many sessions", [(b"Retry-After", b"5")])
+            return
+        link = self._maybe_link(reply, None)
+        if link is None:
             return
         session_id = self._sessions.new_id()
         stream = EventStream(reply)
         stream.send(self._messages_path + b"?session_id=" + session_id, "endpoint")
-        session = SseSession(session_id, stream, link, self._pool)
-        session.on_over = lambda error: self._over(session, error)
-        self._sessions.add(session)
+        self._kept(SseSession(session_id, stream, link, self._pool))
 
     def handle_message(self, request: Request, reply: Reply) -> None:
         """Takes a request to `/messages`: something a client says."""
@@ -171,8 +167,3 @@ class SseDoor:
             refuse(reply, *wrong)
             return
         session.take(request.body, reply, request.headers)
-
-    def _over(self, session: SseSession, error: PenstockError | None) -> None:
-        self._sessions.remove(session)
-        if error is not None:
-            self._on_lost(error)

@@ -37,6 +37,7 @@ BAD_ERROR = "its error is no object with a code and a message"
 class Gate:
     """Asks the tool filter what clients may say, and keeps from them what the upstream must not."""
 
+    passes_unread = False  # nobody looks at what the upstream answers, and the user has said so
     keeps_requests = False  # it must be told which request a message belongs to, by whatever way it comes
 
     def __init__(self, choice: ToolFilter, schema: SchemaCheck | None = None) -> None:

@@ -152,8 +152,15 @@ class Behind(Wait):
             self._session.decided(self)
 
 
-class Holder(Protocol):
-    """Who knows what is to be held, and asks people."""
+class Asker(Protocol):
+    """Who asks people."""
+
+    def hold(self, wait: HumanWait, kind: str, approval: Any = None) -> None:
+        """Keeps the message until somebody decides; one that there is no room for is blocked at once."""
+
+
+class Holder(Asker, Protocol):
+    """Who also knows what is to be held before the gate is asked."""
 
     @property
     def is_watching(self) -> bool:
@@ -161,9 +168,6 @@ class Holder(Protocol):
 
     def maybe_breakpoint(self, sender: str, message: Message, exchange: Exchange) -> str | None:
         """The breakpoint that holds this message."""
-
-    def hold(self, wait: HumanWait, kind: str, approval: Any = None) -> None:
-        """Keeps the message until somebody decides; one that there is no room for is blocked at once."""
 
 
 class HeldGate(GateAround):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic as _monotonic
+from time import time as _time
 
 import msgspec
 
@@ -44,21 +45,27 @@ class ObservedGate(GateAround):
         """What the wrapped gate says."""
         since = self._begin(message, exchange)
         verdict = self._inner.client_says(message, exchange)
-        self._follow("client", message, exchange, verdict, since)
+        if verdict is FORWARD:  # nearly always
+            self._saw("client", message, exchange, FORWARD, since, self._batch)
+        else:
+            self._follow("client", message, exchange, verdict, since)
         return verdict
 
     def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
         """What the wrapped gate says."""
         since = self._begin(message, exchange)
         verdict = self._inner.upstream_says(message, exchange)
-        self._follow("upstream", message, exchange, verdict, since)
+        if verdict is FORWARD:
+            self._saw("upstream", message, exchange, FORWARD, since, self._batch)
+        else:
+            self._follow("upstream", message, exchange, verdict, since)
         return verdict
 
     @contextmanager
     def in_batch(self, sender: str, raw: bytes, session: Session) -> Iterator[None]:
         """Tells of the array itself first: its messages refer to it."""
         who: Sender = "client" if sender == "client" else "upstream"
-        batch = Record(time.time(), session, who, "other", None, None, raw, "pass")
+        batch = Record(_time(), session, who, "other", None, None, raw, "pass")
         self._tell(batch)
         self._batch = batch
         try:
@@ -87,7 +94,7 @@ class ObservedGate(GateAround):
         who: Sender = "client" if sender == "client" else "upstream" if sender == "upstream" else "penstock"
         self._tell(
             Record(
-                time.time(),
+                _time(),
                 session,
                 who,
                 kind,
@@ -105,7 +112,7 @@ class ObservedGate(GateAround):
 
     def _begin(self, message: Message, exchange: Exchange) -> float:
         """When the message came, on the monotonic clock: one that was held came when it was first seen."""
-        now = time.monotonic()
+        now = _monotonic()
         if message.kind is _RESPONSE:
             return now
         if not exchange.started:
@@ -125,9 +132,7 @@ class ObservedGate(GateAround):
     def _follow(
         self, sender: Sender, message: Message, exchange: Exchange, verdict: Verdict, since: float
     ) -> None:
-        if verdict is FORWARD:
-            self._saw(sender, message, exchange, FORWARD, since, self._batch)
-        elif isinstance(verdict, Wait):
+        if isinstance(verdict, Wait):
             batch = self._batch
             verdict.then(lambda settled: self._saw(sender, message, exchange, settled, since, batch))
         elif not isinstance(verdict, Hold):  # held: it will be asked about again
@@ -142,13 +147,17 @@ class ObservedGate(GateAround):
         since: float,
         batch: Record | None,
     ) -> None:
-        now, wall = time.monotonic(), time.time()
+        now = _monotonic()
+        spent = now - since
         is_response = message.kind is _RESPONSE
-        sent = None if verdict is FORWARD else _sent(verdict)
-        if not is_response and exchange.record is not None:
-            batch = exchange.record
+        asked: Record | None = exchange.record
+        tool: str | None
+        if is_response and asked is not None and asked.tool is not None:
+            tool = asked.tool
+        else:
+            tool = exchange.request.tool or _maybe_tool(exchange.request)
         record = Record(
-            wall - (now - since),
+            _time() - spent,
             exchange.session,
             sender,
             _KINDS[message.kind],
@@ -156,20 +165,24 @@ class ObservedGate(GateAround):
             message.id_token,
             message.raw,
             verdict.word,  # type: ignore[union-attr]
-            sent,
+            None if verdict is FORWARD else _sent(verdict),
             verdict.why,  # type: ignore[union-attr]
-            exchange.record if is_response else None,
+            asked if is_response else None,
             exchange.status if is_response else None,
-            int((now - since) * 1_000_000),
-            exchange.request.tool or _maybe_tool(exchange.request),
+            int(spent * 1_000_000),
+            tool,
             exchange.headers,
-            batch,
+            batch if is_response or asked is None else asked,
         )
         if is_response:
             exchange.response, exchange.answered = message, now
         else:
             exchange.record = record
-        self._tell(record)
+        for observer in self._observers:
+            try:
+                observer.saw(record)
+            except Exception:
+                log.exception("An observer failed.")
 
     def _tell(self, record: Record) -> None:
         for observer in self._observers:

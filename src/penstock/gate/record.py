@@ -13,7 +13,7 @@ from penstock.policy.verdict import Why, Word
 from penstock.wire.mcp.eras import Era
 
 if TYPE_CHECKING:  # loaded only where people are asked
-    from penstock.gate.held import Holder
+    from penstock.gate.held import Asker
 
 Sender = Literal["client", "upstream", "penstock"]
 MessageKind = Literal["request", "notification", "response", "other"]
@@ -77,7 +77,7 @@ class Observer(Protocol):
         return
 
     @property
-    def holder(self) -> Holder | None:
+    def asker(self) -> Asker | None:
         """Who asks people, where a rule wants them asked."""
         return None
 

@@ -47,7 +47,7 @@ from penstock.wire.mcp.message import (
 from penstock.wire.mcp.replies import printable
 
 if TYPE_CHECKING:  # loaded only where people are asked
-    from penstock.gate.held import Holder
+    from penstock.gate.held import Asker
 
 log = logging.getLogger("penstock")
 
@@ -87,7 +87,7 @@ class RuledGate(Gate):
         self._wall = wall
         self.may_object = True
         self._rules = rules
-        self.holder: Holder | None = None  # who asks people, where a rule wants them asked
+        self.asker: Asker | None = None  # who asks people, where a rule wants them asked
 
     @property
     def keeps_requests(self) -> bool:  # type: ignore[override]  # it depends on what is in force
@@ -245,7 +245,7 @@ class RuledGate(Gate):
             return verdict
         if isinstance(verdict, Forward) and verdict.word == "block":
             return verdict
-        if self.holder is None:
+        if self.asker is None:
             log.error("Rule %s wants a person to be asked, and nobody can be.", asked.rule)
             return blocked(message, asked.rule, "approve", NOT_RELEASED)
         passed = (verdict.message if isinstance(verdict, Forward) else None) or message
@@ -261,7 +261,7 @@ class RuledGate(Gate):
             return with_edit(again, released, why)
 
         wait = HumanWait(passed, is_from_client, exchange, asked.rule, go_on, lambda held, verdict: None)
-        self.holder.hold(wait, "approve", asked)
+        self.asker.hold(wait, "approve", asked)
         return wait
 
     def _say_once(self, rule: str, exchange: Exchange) -> None:

@@ -5,7 +5,6 @@ Loaded only where rules or observers want to know whose a message is.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from typing import Protocol
@@ -160,4 +159,6 @@ def _key(session_id: bytes) -> bytes:
 
 def _id_of(key: bytes) -> str:
     """What a session is called where others see it: its own id is a secret of its client's."""
+    import hashlib  # with OpenSSL behind it, which a client on a pipe does not need
+
     return hashlib.sha256(key).hexdigest()[:16]

@@ -45,6 +45,21 @@ class BatchReplies:
             self._deliver(b"[%b]" % b",".join(answers))
 
 
+def no_batches() -> ClientProtocolError:
+    """The refusal of a client's array where there must be none."""
+    return ClientProtocolError(
+        INVALID_REQUEST, "Invalid request: batches are not part of this protocol version"
+    )
+
+
+def read_part(part: bytes) -> Message:
+    """One message of a client's array. Raises ClientProtocolError."""
+    message = read_client_message(part)
+    if isinstance(message, Batch):
+        raise ClientProtocolError(INVALID_REQUEST, "Invalid request: a batch within a batch")
+    return message
+
+
 def take_batch(
     batch: Batch,
     take: Callable[[Message, BatchReplies], bool],
@@ -55,9 +70,7 @@ def take_batch(
     replies = BatchReplies(deliver)
     for part in batch.parts:
         try:
-            message = read_client_message(part)
-            if isinstance(message, Batch):
-                raise ClientProtocolError(INVALID_REQUEST, "Invalid request: a batch within a batch")
+            message = read_part(part)
         except ClientProtocolError as refusal:
             replies.expect()
             refuse(refusal, replies, part)

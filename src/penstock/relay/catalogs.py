@@ -98,10 +98,6 @@ class Catalogs:
         self.maybe_known = self._known.get  # the catalog, if it is already there; asked for every call
         lists.views.add(self)
 
-    def through(self, choice: ToolFilter) -> Catalogs:
-        """The same lists, seen through another filter."""
-        return Catalogs(choice, self.lists, self._on_new)
-
     def key(self, era: Era, headers: Headers) -> CatalogKey:
         """Under which key the catalog of a request with these headers is kept."""
         if self.lists.is_by_principal:

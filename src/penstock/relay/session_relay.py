@@ -25,7 +25,7 @@ from penstock.policy.exchange import Exchange, Headers, Route, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Hold, Verdict, Wait, Why
-from penstock.relay.batch_replies import BatchReplies, parts_of, take_batch
+from penstock.relay.batch_replies import BatchReplies, no_batches, parts_of, take_batch
 from penstock.relay.catalogs import LIST_CHANGED, maybe_own
 from penstock.relay.contracts import ClientLink, UpstreamLink
 from penstock.relay.handshake import Handshake
@@ -226,8 +226,7 @@ class SessionRelay:
 
     def _take_batch(self, batch: Batch, route: Route | None, headers: Headers) -> bool:
         if not (self._handshake.has_batches and self._gate.takes_batches and batch.parts):
-            reason = "Invalid request: batches are not part of this protocol version"
-            self.refuse_client(ClientProtocolError(INVALID_REQUEST, reason), route, batch.raw)
+            self.refuse_client(no_batches(), route, batch.raw)
             return True
         take, deliver = partial(self.take, headers=headers), partial(self._to_client, route=route)
         with self._gate.in_batch("client", batch.raw, self._session):
@@ -397,8 +396,8 @@ class SessionRelay:
             log.warning("Dropped a response from the upstream that nobody asked for.")
             self._gate.said("upstream", "drop", message.raw, _UNASKED, session=self._session)
 
-    def _answer_upstream(self, raw: bytes) -> None:
-        answer = read_upstream_message(raw)
+    def _answer_upstream(self, verdict: Answer) -> None:
+        answer = read_upstream_message(verdict.raw)
         assert isinstance(answer, Message)
         self._upstream.send(answer)
 

@@ -63,6 +63,7 @@ class SharedLink:
         self._unused: UpstreamLink | None = None  # opened, asked for the modern era, and not greeted
         self._closing: asyncio.Task[None] | None = None
         self.carry: Callable[[Headers], Headers] | None = None  # picks what of clients' headers goes up
+        self.new_state: Callable[[], bytes] | None = None  # where what clients show to go on names us
         if era == "legacy":
             self.settle_legacy()
 
@@ -95,6 +96,7 @@ class SharedLink:
                 self._input_seconds,
                 self.carry,
                 self._take_unused(),
+                self.new_state,
             )
         self._bridged.serve(key, headers, then)
 

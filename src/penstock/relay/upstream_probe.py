@@ -22,6 +22,7 @@ from penstock.relay.tool_list_pages import (
     own_request,
 )
 from penstock.wire.http.http1 import Headers
+from penstock.wire.mcp.carried import HttpRefusal, carried
 from penstock.wire.mcp.eras import (
     LEGACY_VERSIONS,
     META_CAPABILITIES,
@@ -141,6 +142,12 @@ class UpstreamProbe:
                 return None
         return None
 
+    async def maybe_refusal(self) -> HttpRefusal | None:
+        """What an upstream answers to whoever begins with these headers, if it wants others. Raises as
+        `speaks` does."""
+        raw = (await self.ask("initialize", _OPENING)).raw
+        return raw if isinstance(raw, HttpRefusal) else None
+
     def _why_unknown(self, answer: Message) -> str:
         """Why an upstream that answered neither era is none: how it refused, if the link knows."""
         trouble = getattr(self._link, "trouble", None)
@@ -178,8 +185,6 @@ class UpstreamProbe:
         if self._gate is not None:
             self._gate.said("penstock", "pass", request.raw)
         if self._headers:
-            from penstock.wire.mcp.carried import carried
-
             request = carried(request, self._headers)
         self._link.send(request)
         try:

@@ -17,10 +17,15 @@ class Ends:
 
     def __init__(self) -> None:
         self.passed: list[Message] = []
-        self.told: list[bytes] = []
+        self.told: list[Answer] = []
+        self.dropped: list[Drop] = []
+        self.held = 0
+
+    def hold(self) -> None:
+        self.held += 1
 
     def carry(self, verdict: Verdict) -> None:
-        carry_out(verdict, MESSAGE, self.passed.append, self.told.append)
+        carry_out(verdict, MESSAGE, self.passed.append, self.told.append, self.dropped.append, self.hold)
 
 
 def test_what_passes_is_passed_on_as_it_came_or_as_it_was_changed() -> None:
@@ -33,16 +38,31 @@ def test_what_passes_is_passed_on_as_it_came_or_as_it_was_changed() -> None:
 def test_an_answer_goes_back_where_somebody_takes_it() -> None:
     ends = Ends()
     ends.carry(Answer(b"no"))
-    assert (ends.passed, ends.told) == ([], [b"no"])
-    carry_out(Answer(b"no"), MESSAGE, ends.passed.append)
+    assert (ends.passed, ends.told) == ([], [Answer(b"no")])
+
+
+def test_what_is_dropped_or_held_goes_nowhere_but_to_who_wants_to_know() -> None:
+    ends = Ends()
+    ends.carry(DROP)
+    assert (ends.passed, ends.told, ends.dropped, ends.held) == ([], [], [DROP], 0)
+    ends.carry(HOLD)
+    assert (ends.passed, ends.told, ends.dropped, ends.held) == ([], [], [DROP], 1)
+
+
+def test_nothing_passes_where_nobody_wants_to_know_why_not() -> None:
+    ends = Ends()
+    for verdict in (Answer(b"no"), DROP, HOLD):
+        carry_out(verdict, MESSAGE, ends.passed.append)
     assert ends.passed == []
 
 
-def test_what_is_dropped_or_held_goes_nowhere() -> None:
+def test_every_kind_of_verdict_that_was_waited_for_gets_to_its_end() -> None:
     ends = Ends()
-    ends.carry(DROP)
-    ends.carry(HOLD)
-    assert (ends.passed, ends.told) == ([], [])
+    for verdict in (Answer(b"no"), DROP, HOLD):
+        wait = Wait(MESSAGE, True)
+        ends.carry(wait)
+        wait.settle(verdict)
+    assert (ends.passed, ends.told, ends.dropped, ends.held) == ([], [Answer(b"no")], [DROP], 1)
 
 
 def test_what_waits_is_carried_out_when_it_is_decided_and_once() -> None:

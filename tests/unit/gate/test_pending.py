@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from penstock import limits
-from penstock.gate.pending import PendingTable, RecentIds
+from penstock.gate.pending import ByteShare, PendingTable, RecentIds
 from penstock.policy.exchange import Exchange
 
 
@@ -216,3 +216,80 @@ def test_a_long_id_is_remembered_without_being_kept() -> None:
     assert long[:-1] + b'x"' not in recent
     recent.discard(long)
     assert long not in recent
+
+
+def _weighing(token: bytes, weight: int) -> Exchange:
+    """An exchange that weighs so much in a table: with its id, and a method without a name."""
+    return Exchange(token, "", weight=weight - len(token))
+
+
+def test_what_all_sessions_keep_together_is_bounded_and_who_comes_later_is_not_remembered() -> None:
+    share = ByteShare(100)
+    assert (share.limit, share.used) == (100, 0)
+    ours, theirs = PendingTable(share=share), PendingTable(share=share)
+    assert ours.open(_weighing(b"1", 60))
+    assert share.used == 60
+    late = _weighing(b"2", 41)
+    assert theirs.open(late)  # it passes, and its answer is nobody's
+    assert (len(theirs), share.used, late.weight) == (0, 60, 0)
+    assert theirs.open(_weighing(b"3", 40))
+    assert (len(theirs), share.used) == (1, 100)
+
+
+def test_what_is_answered_forgotten_or_closed_gives_its_share_back() -> None:
+    share = ByteShare(100)
+    table = PendingTable(capacity=2, share=share)
+    one, other = _weighing(b"1", 10), _weighing(b"2", 20)
+    table.open(one)
+    table.open(other)
+    table.open(_weighing(b"3", 30))
+    assert share.used == 50  # the oldest is forgotten
+    table.close(b"2")
+    assert share.used == 30
+    other_table = PendingTable(share=share)
+    other_table.open(_weighing(b"1", 5))
+    assert share.used == 35
+    assert len(table.close_all()) == 1
+    assert share.used == 5
+
+
+def test_a_request_larger_than_a_session_may_keep_is_not_remembered_where_sessions_share() -> None:
+    share = ByteShare(1000)
+    table = PendingTable(most_bytes=50, share=share)
+    table.open(_weighing(b"1", 51))
+    assert (len(table), share.used) == (0, 0)
+    table.open(_weighing(b"2", 50))
+    assert (len(table), share.used) == (1, 50)
+    table.open(_weighing(b"3", 20))  # the first makes room
+    assert (table.find(b"2"), len(table), share.used) == (None, 1, 20)
+    table.open(_weighing(b"4", 30))  # what was not remembered weighs nothing
+    assert (len(table), share.used) == (2, 50)
+
+
+def test_what_there_was_no_share_for_weighs_nothing_in_its_table() -> None:
+    share = ByteShare(40)
+    table = PendingTable(most_bytes=100, share=share)
+    table.open(_weighing(b"1", 30))
+    for token in (b"2", b"3", b"4"):
+        table.open(_weighing(token, 30))
+    assert table.find(b"1") is not None  # else three times 30 would have pushed it out
+    assert share.used == 30
+
+
+def test_only_the_very_exchange_is_dropped() -> None:
+    table = PendingTable()
+    first, again = Exchange(b"1", "a"), Exchange(b"1", "a")
+    table.open(first)
+    table.drop(again)
+    assert table.find(b"1") is first
+    table.drop(first)
+    assert len(table) == 0
+    table.drop(first)
+
+
+def test_a_string_id_is_found_however_its_letters_are_spelt() -> None:
+    table = PendingTable()
+    table.open(Exchange(b'"a"', "ping"))
+    assert table.close(b'"\\u0061"') is not None
+    table.open(Exchange(b"1.5", "ping"))
+    assert table.close(b"15e-1") is not None

@@ -747,7 +747,7 @@ def approving(decide: Decide, choice: ToolFilter = CHOICE) -> tuple[RuledGate, S
     """A gate whose rules let everything pass that a person agrees to."""
     stub, person = Stub(decide), Person()
     gate = RuledGate(choice, None, Rules(stub))  # type: ignore[arg-type]
-    gate.holder = person  # type: ignore[assignment]
+    gate.asker = person  # type: ignore[assignment]
     return gate, stub, person
 
 
@@ -849,7 +849,7 @@ def test_no_person_makes_a_hidden_tool_callable() -> None:
 
 def test_where_nobody_can_be_asked_nothing_passes(caplog: pytest.LogCaptureFixture) -> None:
     gate, _, _ = approving(asks)
-    gate.holder = None
+    gate.asker = None
     verdict = gate.client_says(call(), begun(call()))
     assert isinstance(verdict, Answer)
     assert verdict.why is not None

@@ -117,7 +117,7 @@ def test_who_waits_for_an_answer_is_not_ended_with_the_rest():
 
 
 def test_ids_cannot_be_guessed():
-    async def test() -> None:
+    def test() -> None:
         register = Sessions()
         ids = {register.new_id() for _ in range(1000)}
         assert len(ids) == 1000

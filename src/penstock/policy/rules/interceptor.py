@@ -237,7 +237,7 @@ class Interceptor:
         if is_plain and _nothing_holds(message, context, plan):
             return FORWARD
         if plan.waits:
-            return self._known_refusal(message, context, plan) or self._judge(message, context, plan)
+            return self._shortcut(message, context, plan) or self._judge(message, context, plan)
         work = self._judge(message, context, plan)
         try:
             waited_for = work.send(None)
@@ -251,23 +251,28 @@ class Interceptor:
         scene = RuleRun(message, context, self._effects, self.config.rule_set)
         return self._settle(scene, Blocked("chain", Stop("error", FAILED)), None)
 
-    def _known_refusal(self, message: Message, context: Context, plan: Plan) -> Decided | None:
-        """The verdict, where the first rule does nothing but refuse this message and need ask nobody: those
-        who ask too often cost no more than without Redis."""
+    def _shortcut(
+        self, message: Message, context: Context, plan: Plan
+    ) -> Decided | Awaitable[Decided] | None:
+        """The verdict, where the first rule does nothing but count with others: those who ask too often cost
+        no more than without them, and where it is the only one, the answer is all that is waited for."""
         check = plan.checks[0] if plan.checks and not plan.guards and self.config.chain.fail_fast else None
-        known = getattr(check.rule.actions[0], "known_stop", None) if check is not None else None
-        if check is None or known is None or len(check.rule.actions) > 1:
+        shortcut = getattr(check.rule.actions[0], "shortcut", None) if check is not None else None
+        if check is None or shortcut is None or len(check.rule.actions) > 1:
             return None
         scene = RuleRun(message, context, self._effects, self.config.rule_set)
-        scene.rule = check.rule.id
+        rule = scene.rule = check.rule.id
+
+        def settle(stop: Stop | None) -> Decided:
+            scene.held.append(rule)
+            return self._settle(scene, None if stop is None else Blocked(rule, stop, check.rule.opaque), None)
+
+        is_all = plan.is_one_rule and message.kind is not Kind.RESPONSE
         try:
-            stop = known(scene) if check.holds(message, context) else None
+            found = shortcut(scene, settle if is_all else None) if check.holds(message, context) else None
         except Exception:  # whoever asks in earnest says what to do about it
             return None
-        if stop is None:
-            return None
-        scene.held.append(check.rule.id)
-        return self._settle(scene, Blocked(check.rule.id, stop, check.rule.opaque), None)
+        return settle(found) if isinstance(found, Stop) else found
 
     async def _judge(self, message: Message, context: Context, plan: Plan) -> Decided:
         scene = RuleRun(message, context, self._effects, self.config.rule_set)

@@ -48,10 +48,3 @@ class MethodClasses(Struct, frozen=True):
         if message.kind is not Kind.RESPONSE:
             return False
         return any(self.class_of(method) == "review" for method in carried_methods(message))
-
-    def audit_class(self, message: Message) -> MethodClass:
-        """What the audit makes of it: responses pass, unless they carry a reviewed request."""
-        if message.kind is not Kind.RESPONSE:
-            return self.class_of(message.method)
-        carried = [self.class_of(method) for method in carried_methods(message)]
-        return "review" if "review" in carried else "pass"

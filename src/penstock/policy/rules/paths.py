@@ -75,12 +75,6 @@ class Path(Struct, frozen=True):
         is_sure = path_finding.gather(text, Span(start, end), self.steps, budget or Budget(), out)
         return out if is_sure else None
 
-    def surely(self, text: bytes, start: int, end: int, test: Test) -> bool:
-        """Whether everybody who reads the value at text[start:end] finds something at this path, and the
-        test holds for it."""
-        found = self.sure(text, start, end)
-        return found is not None and all(test(token, Span(0, len(token))) for token in found)
-
     def edits_to_set(self, text: bytes, start: int, end: int, value: bytes) -> list[Edit]:
         """What to change so that every value at this path is `value`; a missing member is added, unless the
         path reaches any depth.

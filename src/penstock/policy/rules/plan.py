@@ -69,6 +69,12 @@ class Plan(Struct, frozen=True):
             self.guards or self.generals or self.waits or self.is_stored or self.may_carry or self.denies
         )
 
+    @property
+    def is_one_rule(self) -> bool:
+        """Whether one rule decides, and nobody else is asked before or after it."""
+        others = self.guards or self.generals or self.is_stored or self.may_carry or self.denies
+        return len(self.rules) == 1 and not others
+
     def due(self, message: Message, context: Context) -> Sequence[int]:
         """The places of the rules that may hold, in their order. All, where it cannot be told."""
         if not self.indexes:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Struct
 
 from penstock import limits
-from penstock.policy.binder import Json, Misread
+from penstock.policy.binder import Json, Misread, Seconds
 from penstock.policy.rules.actions import (
     Allow,
     Block,
@@ -53,6 +53,7 @@ class Rule(Struct, frozen=True):
     opaque: bool = False
     shared: bool = True  # whether counts and caches hold for all instances, where instances share
     when_down: Literal["block", "divide", "local"] | None = None
+    lease: Seconds | None = None  # for so long an instance may have places of a limit in hand
     noun: ClassVar[str] = "rule"
 
     def __post_init__(self) -> None:
@@ -62,6 +63,8 @@ class Rule(Struct, frozen=True):
             raise Misread("has no actions, so it would do nothing")
         if self.allows and any(isinstance(action, Block | InjectError) for action in self.actions):
             raise Misread("both allows and blocks")
+        if self.lease is not None and self.lease > 1:
+            raise Misread("has a lease of more than 1s")
 
     @property
     def allows(self) -> bool:

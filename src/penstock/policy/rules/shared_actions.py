@@ -6,7 +6,7 @@ What is not shared never waits.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Literal, Protocol, cast
 
 from msgspec import Struct, structs
@@ -21,19 +21,34 @@ from penstock.policy.rules.method_guards import ToolCallInterceptor
 from penstock.policy.rules.rule_run import RuleRun, Stop
 from penstock.policy.rules.rules import Rule
 from penstock.policy.rules.templates import digest
+from penstock.policy.verdict import Decided
 from penstock.wire.mcp.message import Kind, Message
 
 EXCEEDED = "Rate limit exceeded"
 UNKNOWN = "Rate limit cannot be checked now"
 
 
+_STOPS = {"pass": None, "full": Stop("rate_limit", EXCEEDED), "unknown": Stop("rate_limit", UNKNOWN)}
+
+
 class WaitingEffects(Effects, Protocol):
     """The effects whose counts and caches are somewhere else."""
 
     async def ask_limit(
-        self, key: str, limit: int, window: float, when_down: str | None
+        self, key: str, limit: int, window: float, when_down: str | None, lease: float = 0.0
     ) -> Literal["pass", "full", "unknown"]:
         """Counts one more under `key`, over all instances; `unknown` when nobody can tell."""
+
+    def begin_limit(
+        self,
+        key: str,
+        limit: int,
+        window: float,
+        when_down: str | None,
+        then: Callable[[Literal["pass", "full", "unknown"]], Any],
+        lease: float = 0.0,
+    ) -> Awaitable[Any]:
+        """The same; what `then` makes of it."""
 
     def is_known_full(self, key: str, limit: int, window: float) -> bool:
         """Whether it is known without asking that there is no room."""
@@ -49,6 +64,7 @@ class SharedRateLimit(RateLimit, frozen=True):
     """A limit over all instances."""
 
     when_down: str | None = None
+    lease: float = 0.0
     riders: tuple[tuple[str, Any], ...] = ()  # rules with a cache that is looked into in the same round trip
     name: ClassVar[str] = "rate_limit"
     is_waiting: ClassVar[bool] = True
@@ -61,20 +77,27 @@ class SharedRateLimit(RateLimit, frozen=True):
             key = digest([scene.rule, *fields]).hex()
             if self.riders and not effects.is_known_full(key, self.limit, self.window):
                 self._ask_caches(scene, effects)
-            word = await effects.ask_limit(key, self.limit, self.window, self.when_down)
+            word = await effects.ask_limit(key, self.limit, self.window, self.when_down, self.lease)
             if word != "pass":
                 await _give_up_ahead(scene)
                 return EffectVerdict("block", EXCEEDED if word == "full" else UNKNOWN)
         return ALLOWED if keys else EffectVerdict("block", EXCEEDED)
 
-    def known_stop(self, scene: RuleRun) -> Stop | None:
-        """The refusal, where it is known without asking that there is no room."""
-        keys = self.key.counted(scene.message, scene.context) or ()
+    def shortcut(
+        self, scene: RuleRun, settle: Callable[[Stop | None], Decided] | None
+    ) -> Stop | Awaitable[Decided] | None:
+        """The refusal, where it is known without asking that there is no room; else what `settle` makes of
+        the count, where there is only one; None where the chain has to see to it."""
         effects = cast(WaitingEffects, scene.effects)
-        for fields in keys:
-            if effects.is_known_full(digest([scene.rule, *fields]).hex(), self.limit, self.window):
-                return Stop("rate_limit", EXCEEDED)
-        return None
+        fields = self.key.counted(scene.message, scene.context) or ()
+        keys = [digest([scene.rule, *one]).hex() for one in fields]
+        if any(effects.is_known_full(key, self.limit, self.window) for key in keys):
+            return Stop("rate_limit", EXCEEDED)
+        if settle is None or self.riders or len(keys) != 1:
+            return None
+        return effects.begin_limit(
+            keys[0], self.limit, self.window, self.when_down, lambda word: settle(_STOPS[word]), self.lease
+        )
 
     def _ask_caches(self, scene: RuleRun, effects: WaitingEffects) -> None:
         if scene.message.kind is not Kind.REQUEST or scene.context.exchange is None:
@@ -192,7 +215,7 @@ def _shared_rule(rule: Rule, use: SharedUse) -> Rule:
 
 def _shared_action(action: Any, rule: Rule, use: SharedUse) -> Any:
     if type(action) is RateLimit and use.limits:
-        return SharedRateLimit(action.limit, action.window, action.key, rule.when_down)
+        return SharedRateLimit(action.limit, action.window, action.key, rule.when_down, rule.lease or 0.0)
     if type(action) is Cache and use.caches:
         return WaitingCache(action.ttl, action.key)
     if type(action) is SetState and use.state:

@@ -47,7 +47,9 @@ class NameLedger:
     def restore(self, entries: list[tuple[str, str, str]]) -> None:
         """Takes names that were given in an earlier life: server, tool, name."""
         for server, own, name in entries:
-            if folded_name(name) not in self._owners and (server, own) not in self._given:
+            folded = folded_name(name)
+            is_free = folded not in self._owners and folded not in self._reserved
+            if is_free and (server, own) not in self._given:
                 self._enter((server, own), name)
 
     def entries(self) -> list[tuple[str, str, str]]:

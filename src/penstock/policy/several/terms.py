@@ -74,8 +74,11 @@ class MemberTerms(Struct, frozen=True):
     uris: tuple[Pattern, ...] = ()  # resources that are its own
     methods: tuple[Pattern, ...] = ()  # methods outside MCP that are its own
     exits_on_loss: bool = False
+    is_shared: bool = False  # one process for all sessions
     shows_origin: bool = True  # its name before what it asks of people
     list_seconds: float = 10.0
+    credential: str = ""  # what it gets of each caller's own: "relay", "swap", or nothing
+    lists_by_caller: bool = False  # its lists may be learnt with the first caller's
     digest: bytes = b""  # of how it is reached: lists that were kept of another are of no use
 
 

@@ -23,7 +23,8 @@ class OwnedUris:
         """Takes its lists; a template is also what a client names when it completes one."""
         texts = [text for text in templates if len(text) <= _MOST_TEMPLATE]
         self.listed = frozenset([*listed, *texts])
-        self._templates = tuple(UriTemplate(text) for text in texts)
+        # One that could become any URI at all would claim those of others, which may be secrets.
+        self._templates = tuple(UriTemplate(text) for text in texts if ":" in text.partition("{")[0])
         self.is_known = is_all
 
     def forget(self) -> None:

@@ -19,7 +19,7 @@ from penstock.wire.mcp.message import Kind, Message
 
 log = logging.getLogger("penstock")
 
-MODES = ("schema", "strict")
+MODES = ("off", "schema", "strict")
 LIST = "tools/list"
 
 
