@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,33 @@ def test_a_refusal_without_proof_of_the_other_era_is_the_upstreams_own(tmp_path:
         )
 
 
+def test_what_was_asked_before_the_handshake_is_answered_whenever_that_comes(tmp_path: Path) -> None:
+    """The list that an early call waits for is answered while we ask the upstream for its era."""
+    late = (
+        "import sys, json\n"
+        "def say(id, **more): print(json.dumps({'jsonrpc': '2.0', 'id': id, **more}), flush=True)\n"
+        "early = None\n"
+        "for line in sys.stdin:\n"
+        "    message = json.loads(line)\n"
+        "    id, method = message.get('id'), message.get('method')\n"
+        "    if method == 'tools/list' and early is None:\n"
+        "        early = id\n"
+        "    elif method == 'tools/list':\n"
+        "        say(id, result={'tools': []})\n"
+        "    elif method == 'initialize':\n"
+        "        data = {'supported': ['2026-07-28'], 'requested': 'x'}\n"
+        "        say(id, error={'code': -32022, 'message': 'no', 'data': data})\n"
+        "    elif method == 'server/discover':\n"
+        "        say(early, error={'code': -32600, 'message': 'too early'})\n"
+        "        say(id, result={'supportedVersions': ['2026-07-28'], 'capabilities': {'tools': {}}})\n"
+    )
+    with Gate(tmp_path, *DENY, command=[sys.executable, "-c", late]) as gate:
+        gate.say(request(b'"t"', "tools/call", b'{"name":"delete_file","arguments":{}}'))
+        gate.say(request(b"1", "initialize", b'{"protocolVersion":"2025-11-25","capabilities":{}}'))
+        assert json.loads(gate.answer(b'"t"'))["error"]["message"] == "too early"
+        assert json.loads(gate.answer(b"1"))["result"]["protocolVersion"] == "2025-11-25"
+
+
 def test_same_means_never_translated(tmp_path: Path) -> None:
     with Gate(tmp_path, *DENY, "--era", "same", upstream=["--modern-only"]) as gate:
         gate.say(request(b"1", "initialize", b'{"protocolVersion":"2025-11-25","capabilities":{}}'))
@@ -102,6 +130,17 @@ def test_nothing_of_the_bridge_is_loaded_before_a_refusal(tmp_path: Path) -> Non
         assert gate.is_alive()
         assert "penstock.bridge" not in gate.stderr
     assert (ROOT / "src" / "penstock" / "bridge").is_dir()
+
+
+def test_no_face_is_loaded_for_a_modern_client_of_a_modern_upstream(tmp_path: Path) -> None:
+    import os
+
+    with Gate(tmp_path, *DENY, env={**os.environ, "PYTHONVERBOSE": "1"}) as gate:
+        for token, method in ((b"1", "server/discover"), (b"2", "resources/list")):
+            gate.say(request(token, method, b"{%b}" % META))
+            gate.answer(token)
+        assert "penstock.relay.adapters" in gate.stderr
+        assert not {"legacy_face", "modern_face"} & set(re.findall(r"penstock\.bridge\.(\w+)", gate.stderr))
 
 
 BRIDGE = ("--era", "bridge")

@@ -61,11 +61,14 @@ class ModernFace:
         own_info: bytes,
         input_seconds: float = 600.0,
         is_full: Callable[[], bool] = lambda: False,
+        new_state: Callable[[], bytes] | None = None,
     ) -> None:
-        """`new_id` gives ids that no client can have chosen; `own_info` is what we call ourselves;
+        """`new_id` gives ids that no client can have chosen, `new_state` what a client shows to go on;
+        `own_info` is what we call ourselves;
         `input_seconds` is how long a client may take to answer a question; `is_full` says whether too many
         calls wait elsewhere."""
         self._new_id = new_id
+        self._new_state = new_state or (lambda: new_id().strip(b'"'))
         self._own_info = own_info
         self._input_seconds = input_seconds
         self._is_full_elsewhere = is_full
@@ -196,7 +199,7 @@ class ModernFace:
 
     def _park(self, call: ParkedCall, now: float) -> list[Step]:
         """Answers the leg with the questions."""
-        state = self._new_id().decode().strip('"')
+        state = self._new_state().decode()
         call.state = state
         call.gather_until = 0.0
         call.expires = now + self._input_seconds

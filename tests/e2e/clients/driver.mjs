@@ -10,6 +10,10 @@ export const MODERN = '2026-07-28';
 export const CLIENT_INFO = { name: 'penstock-test-client', version: '1.0.0' };
 export const CAPABILITIES = { elicitation: {}, sampling: {}, roots: {} };
 
+/** What is shown to a server over HTTP or SSE. */
+export const credentials = () =>
+  process.env.DRIVER_TOKEN ? { requestInit: { headers: { Authorization: `Bearer ${process.env.DRIVER_TOKEN}` } } } : {};
+
 /** The command line as {era, calls, transport, target}; `target` is a URL, or a command with its arguments. */
 export function parse(eras) {
   const chosen = { era: eras[0], calls: [] };
@@ -17,6 +21,7 @@ export function parse(eras) {
   while (words.length > 0) {
     const option = words.shift();
     if (option === '--era') chosen.era = words.shift();
+    else if (option === '--at-once') chosen.atOnce = true;
     else if (option === '--call') chosen.calls.push({ name: words.shift(), arguments: JSON.parse(words.shift()) });
     else if (option === '--http' || option === '--sse') {
       chosen.transport = option.slice(2);
@@ -59,7 +64,8 @@ export async function drive(client, connect, chosen, report) {
       report.tools.push(...page.tools.map((tool) => tool.name));
       cursor = page.nextCursor;
     } while (cursor !== undefined);
-    for (const call of chosen.calls) report.calls.push(await called(client, call, report));
+    if (chosen.atOnce) report.calls = await Promise.all(chosen.calls.map((call) => called(client, call, report)));
+    else for (const call of chosen.calls) report.calls.push(await called(client, call, report));
     report.ok = true;
     await client.close();
   } catch (why) {

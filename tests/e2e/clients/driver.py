@@ -1,8 +1,10 @@
 """What all Python client drivers share: the command line, and the one line of JSON they print.
 
-    CLIENT [--era auto|legacy|modern] [--call NAME JSON]... (--http URL | --sse URL | --stdio COMMAND ARGS...)
+    CLIENT [--era auto|legacy|modern] [--at-once] [--call NAME JSON]...
+           (--http URL | --sse URL | --stdio COMMAND ARGS...)
 
-`--stdio` takes the rest of the line. The line printed has
+`--stdio` takes the rest of the line. With `--at-once` no call waits for another (in the legacy drivers).
+DRIVER_TOKEN in the environment is shown over HTTP and SSE. The line printed has
 
     ok        the connection was made, and the tools were listed
     error     why not, if not: {type, code, message}
@@ -79,6 +81,7 @@ def parse(*, eras: tuple[str, ...]) -> argparse.Namespace:
     )
     parser.add_argument("--era", choices=eras, default=eras[0])
     parser.add_argument("--call", nargs=2, action="append", default=[], metavar=("NAME", "JSON"))
+    parser.add_argument("--at-once", action="store_true")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--http", metavar="URL")
     where.add_argument("--sse", metavar="URL")

@@ -6,6 +6,7 @@ It runs in the environment that `scripts/peers_setup` makes. See driver.py for t
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from driver import CONNECT_SECONDS, Report, an_answer_for, error_of, parse
 from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 report = Report(f"mcp {importlib.metadata.version('mcp')}")
 
@@ -50,15 +52,42 @@ async def all_tools(session: ClientSession) -> list[str]:
         cursor = page.nextCursor
 
 
+async def called(session: ClientSession, name: str, arguments: Any) -> dict[str, Any]:
+    try:
+        result = await session.call_tool(name, arguments, progress_callback=report.note_progress)
+    except McpError as why:
+        return {"error": error_of(why)}
+    answer: dict[str, Any] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return answer
+
+
+async def call_all(session: ClientSession, chosen: Any) -> None:
+    report.calls = [{} for _ in chosen.call]
+
+    async def one(place: int, name: str, arguments: Any) -> None:
+        report.calls[place] = await called(session, name, arguments)
+
+    async with anyio.create_task_group() as group:
+        for place, (name, arguments) in enumerate(chosen.call):
+            if chosen.at_once:
+                group.start_soon(one, place, name, arguments)
+            else:
+                await one(place, name, arguments)
+
+
 async def drive(chosen: Any) -> None:
+    token = os.environ.get("DRIVER_TOKEN")
+    shown = {"Authorization": f"Bearer {token}"} if token else {}
     async with AsyncExitStack() as stack:
         if chosen.stdio:
             server = StdioServerParameters(command=chosen.stdio[0], args=chosen.stdio[1:])
             incoming, outgoing = await stack.enter_async_context(stdio_client(server))
         elif chosen.sse:
-            incoming, outgoing = await stack.enter_async_context(sse_client(chosen.sse))
+            incoming, outgoing = await stack.enter_async_context(sse_client(chosen.sse, headers=shown))
         else:
-            incoming, outgoing, _ = await stack.enter_async_context(streamable_http_client(chosen.http))
+            web = await stack.enter_async_context(create_mcp_http_client(headers=shown))
+            link = streamable_http_client(chosen.http, http_client=web)
+            incoming, outgoing, _ = await stack.enter_async_context(link)
         session = await stack.enter_async_context(
             ClientSession(
                 incoming,
@@ -74,13 +103,7 @@ async def drive(chosen: Any) -> None:
         report.version = str(server_info.protocolVersion)
         report.server = server_info.serverInfo.name
         report.tools = await all_tools(session)
-        for name, arguments in chosen.call:
-            try:
-                result = await session.call_tool(name, arguments, progress_callback=report.note_progress)
-            except McpError as why:
-                report.calls.append({"error": error_of(why)})
-            else:
-                report.calls.append(result.model_dump(mode="json", by_alias=True, exclude_none=True))
+        await call_all(session, chosen)
         report.ok = True
 
 

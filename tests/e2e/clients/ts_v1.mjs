@@ -1,6 +1,6 @@
 // Drives the TypeScript SDK 1.x, which knows no era but the legacy one, as a client. See driver.py.
 
-import { anAnswerFor, CAPABILITIES, CLIENT_INFO, drive, parse, requirePeer } from './driver.mjs';
+import { anAnswerFor, CAPABILITIES, CLIENT_INFO, credentials, drive, parse, requirePeer } from './driver.mjs';
 
 const { version } = requirePeer('./node_modules/@modelcontextprotocol/sdk/package.json');
 const { Client } = requirePeer('@modelcontextprotocol/sdk/client/index.js');
@@ -35,10 +35,10 @@ function transport() {
   }
   if (chosen.transport === 'sse') {
     const { SSEClientTransport } = requirePeer('@modelcontextprotocol/sdk/client/sse.js');
-    return new SSEClientTransport(chosen.target);
+    return new SSEClientTransport(chosen.target, credentials());
   }
   const { StreamableHTTPClientTransport } = requirePeer('@modelcontextprotocol/sdk/client/streamableHttp.js');
-  return new StreamableHTTPClientTransport(chosen.target);
+  return new StreamableHTTPClientTransport(chosen.target, credentials());
 }
 
 const link = transport();

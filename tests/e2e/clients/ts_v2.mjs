@@ -1,7 +1,7 @@
 // Drives the TypeScript client 2.x, which speaks both eras, as a client. See driver.py.
 // In the modern era this SDK reports each round of questions as progress, so `progress` holds more than was sent.
 
-import { anAnswerFor, CAPABILITIES, CLIENT_INFO, drive, MODERN, parse, requirePeer } from './driver.mjs';
+import { anAnswerFor, CAPABILITIES, CLIENT_INFO, credentials, drive, MODERN, parse, requirePeer } from './driver.mjs';
 
 const { version } = requirePeer('./node_modules/@modelcontextprotocol/client/package.json');
 const { Client, LOG_LEVEL_META_KEY, SSEClientTransport, StreamableHTTPClientTransport } =
@@ -35,8 +35,8 @@ function transport() {
     return new StdioClientTransport({ command: chosen.target[0], args: chosen.target.slice(1) });
   }
   return chosen.transport === 'sse'
-    ? new SSEClientTransport(chosen.target)
-    : new StreamableHTTPClientTransport(chosen.target);
+    ? new SSEClientTransport(chosen.target, credentials())
+    : new StreamableHTTPClientTransport(chosen.target, credentials());
 }
 
 async function connect() {

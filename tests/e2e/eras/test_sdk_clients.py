@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +223,106 @@ def test_05_14_21_questions_progress_and_headers_with_every_sdk(
     assert not any(call.get("isError") or "error" in call for call in report["calls"]), report["calls"]
     told = [done for done, _ in report["progress"]]
     assert told[-3:] == [0, 50, 100]
+
+
+ASKING = "test_input_required_result_elicitation"
+SAMPLING = "test_input_required_result_sampling"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("client", LEGACY)
+def test_24_a_hidden_tool_of_the_other_era_is_neither_listed_nor_called(
+    client: list[str], way: str, fixtures: dict[str, str], tmp_path: Path
+) -> None:
+    calls = ["--call", ASKING, "{}", "--call", SAMPLING, "{}"]
+    upstream = ["--upstream", fixtures["modern"]]
+    with gate(tmp_path, way, upstream, "--deny", f"^{ASKING}$") as words:
+        report = drive(client, *calls, *words)
+    assert ASKING not in report["tools"]
+    assert SAMPLING in report["tools"]
+    hidden, shown = report["calls"]
+    assert hidden["error"]["code"] == -32601
+    assert shown["content"][0]["text"].startswith("The model said")
+    assert report["asked"] == ["sampling/createMessage"]  # and nothing of what the hidden one asks
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("client", "era", "tool"),
+    [
+        *(pytest.param(*one.values, "legacy", SAMPLING, id=str(one.id), marks=one.marks) for one in LEGACY),
+        *(
+            pytest.param(*one.values, "modern", "test_sampling", id=str(one.id), marks=one.marks)
+            for one in MODERN
+        ),
+    ],
+)
+def test_25_a_rule_keeps_a_question_from_every_sdk_client(
+    client: list[str], era: str, tool: str, way: str, fixtures: dict[str, str], tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "interceptor:\n"
+        "  rules:\n"
+        "    - id: no-sampling\n"
+        "      conditions: [{method_equals: sampling/createMessage}]\n"
+        "      direction: upstream\n"
+        '      actions: [{block: "not here"}]\n'
+    )
+    other = {"legacy": "modern", "modern": "legacy"}[era]
+    options = ("--era", "bridge", "--config", str(rules))
+    calls = ["--call", tool, '{"prompt":"p"}', "--call", "test_simple_text", "{}"]
+    with gate(tmp_path, way, ["--upstream", fixtures[other]], *options) as words:
+        report = drive(client, "--era", era, *calls, *words)
+    assert report["asked"] == []
+    asking, plain = report["calls"]
+    assert "error" in asking or asking.get("isError"), asking
+    assert plain["content"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("client", LEGACY)
+def test_26_twenty_calls_at_once_are_all_asked_and_all_answered(
+    client: list[str], way: str, fixtures: dict[str, str], tmp_path: Path
+) -> None:
+    calls = ["--at-once", *(["--call", ASKING, "{}"] * 20)]
+    with gate(tmp_path, way, ["--upstream", fixtures["modern"]]) as words:
+        report = drive(client, *calls, *words)
+    assert report["asked"] == ["elicitation/create"] * 20
+    assert [call["content"][0]["text"] for call in report["calls"]] == ["Hello, something!"] * 20
+
+
+SAID = re.compile(
+    rb'authorization: Bearer (\w+)\r\n(?:(?!POST ).)*?"who" ?: ?"(\w+)"', re.IGNORECASE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("client", LEGACY)
+def test_26_clients_with_different_tokens_are_never_taken_for_each_other(
+    client: list[str], transport: str, tmp_path: Path
+) -> None:
+    said = tmp_path / "bytes"
+    said.touch()
+    with (
+        Upstream(
+            "streamable", tmp_path, "--modern-only", "--bearer", "one,two", "--bytes", str(said)
+        ) as upstream,
+        Proxy(tmp_path, upstream.words()) as proxy,
+        ThreadPoolExecutor() as pool,
+    ):
+        where = {"http": "mcp", "sse": "sse"}[transport]
+        words = [f"--{transport}", f"http://127.0.0.1:{proxy.port}/{where}"]
+
+        def use(token: str) -> dict[str, Any]:
+            calls = ["--at-once", *(["--call", "echo", json.dumps({"who": token})] * 10)]
+            return drive(client, *calls, *words, DRIVER_TOKEN=token)
+
+        for report in pool.map(use, ("one", "two")):
+            assert [call["called"] for call in report["calls"]] == ["echo"] * 10
+    streams: dict[str, bytes] = {}
+    for line in said.read_bytes().splitlines():
+        entry = json.loads(line)
+        streams[entry["on"]] = streams.get(entry["on"], b"") + entry["data"].encode("latin-1")
+    shown = [pair for stream in streams.values() for pair in SAID.findall(stream)]
+    assert sorted(shown) == [(b"one", b"one")] * 10 + [(b"two", b"two")] * 10

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from penstock.bridge.legacy_face import LegacyFace
-from penstock.bridge.steps import Step, ToClient, ToUpstream
+from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -355,3 +355,267 @@ def test_results_that_legacy_clients_refuse_are_wrapped_or_left_out() -> None:
     )
     (answer,) = face.upstream_says(heard(raw), 0.0)
     assert answer.raw == raw.replace(b',"outputSchema":{"type":"array"}', b"")
+
+
+# --- edges -----------------------------------------------------------------------------------------------
+
+URLS = b'{"elicitation":{"form":{},"url":{}},"sampling":{}}'
+
+
+def result(face: LegacyFace, token: bytes, body: bytes = b"{}", now: float = 1.0) -> list[Step]:
+    return face.upstream_says(heard(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (token, body)), now)
+
+
+def failed(face: LegacyFace, token: bytes, error: bytes) -> list[Step]:
+    return face.upstream_says(heard(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (token, error)), 1.0)
+
+
+def cancelled(face: LegacyFace, token: bytes = b"7") -> list[Step]:
+    raw = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
+    return face.client_says(said(raw % token), 1.0)
+
+
+def answered(face: LegacyFace, token: str, answer: bytes = b'{"action":"accept"}') -> list[Step]:
+    return face.client_says(said(b'{"jsonrpc":"2.0","id":"%b","result":%b}' % (token.encode(), answer)), 1.0)
+
+
+def test_only_what_may_be_asked_about_loses_what_only_we_carry() -> None:
+    for method, is_taken in (
+        ("tools/call", True),
+        ("prompts/get", True),
+        ("resources/read", True),
+        ("tools/list", False),
+    ):
+        raw = '{"jsonrpc":"2.0","id":1,"method":"%s","params":{"inputResponses":{},"requestState":"s"}}'
+        (sent,) = up(opened().client_says(said((raw % method).encode()), 0.0))
+        assert ("inputResponses" not in sent["params"]) is is_taken
+        assert ("requestState" not in sent["params"]) is is_taken
+
+
+def test_a_client_that_says_nothing_of_itself_is_unknown_and_offers_nothing() -> None:
+    for params in (b"", b',"params":{"capabilities":5}'):
+        opening = said(b'{"jsonrpc":"2.0","method":"initialize"%b}' % params)
+        face = LegacyFace(opening, itertools.repeat(b'"own-1"').__next__)
+        question = face.discovery()
+        assert question.method == "server/discover"
+        meta = json.loads(question.raw)["params"]["_meta"]
+        assert meta["io.modelcontextprotocol/clientInfo"] == {"name": "unknown", "version": "unknown"}
+        assert meta["io.modelcontextprotocol/clientCapabilities"] == ({} if not params else 5)
+        reply = json.loads(
+            face.discovered(heard(b'{"jsonrpc":"2.0","id":"own-1","result":{"capabilities":1}}'))
+        )
+        assert reply["id"] is None
+        call(face)
+        (refused,) = down(ask(face))
+        assert refused["error"]["message"].endswith("does not offer: elicitation")
+    odd = LegacyFace(said(b'{"jsonrpc":"2.0","id":0,"method":"initialize"}'), lambda: b'"own-1"')
+    assert json.loads(odd.discovered(heard(b'{"jsonrpc":"2.0","id":"own-1","result":5}')))["id"] == 0
+
+
+def test_what_is_answered_here_is_answered_in_the_words_of_the_era() -> None:
+    unknown = {"code": -32601, "message": "Method not found"}
+    for method in ("initialize", "tasks/list"):
+        raw = b'{"jsonrpc":"2.0","id":1,"method":"%b"}' % method.encode()
+        assert opened().client_says(said(raw), 0.0) == [
+            ToClient(
+                json.dumps({"jsonrpc": "2.0", "id": 1, "error": unknown}, separators=(",", ":")).encode()
+            )
+        ]
+    level = said(b'{"jsonrpc":"2.0","id":1,"method":"logging/setLevel"}')
+    (refused,) = down(opened().client_says(level, 0.0))
+    assert refused["error"] == {"code": -32602, "message": "Invalid params: unknown level"}
+    (refused,) = down(opened(offers=b"{}").client_says(level, 0.0))
+    assert refused["error"] == unknown
+    (told,) = up(opened().upstream_says(heard(b'{"jsonrpc":"2.0","id":"u","method":"x/y"}'), 0.0))
+    assert told == {"jsonrpc": "2.0", "id": "u", "error": unknown}
+
+
+def test_to_unsubscribe_is_not_passed_on() -> None:
+    face = opened()
+    raw = b'{"jsonrpc":"2.0","id":3,"method":"resources/unsubscribe","params":{"uri":"u"}}'
+    assert down(face.client_says(said(raw), 0.0)) == [{"jsonrpc": "2.0", "id": 3, "result": {}}]
+
+
+def test_a_cancel_names_the_leg_under_way_and_one_of_nothing_goes_nowhere() -> None:
+    face = opened()
+    assert face.client_says(said(b'{"jsonrpc":"2.0","method":"notifications/cancelled"}'), 0.0) == []
+    call(face)
+    (asked,) = down(ask(face))
+    (again,) = up(answered(face, asked["id"]))
+    (gone,) = up(cancelled(face))
+    assert gone["params"] == {"requestId": again["id"]}
+    result(face, json.dumps(again["id"]).encode())
+    assert cancelled(face) == []
+    call(face)
+    result(face, b"7")
+    assert cancelled(face) == []
+    call(face)
+    ask(face, questions={"r": {"method": "roots/list"}})
+    assert cancelled(face) == []  # it has ended
+
+
+def test_a_meta_that_is_none_is_replaced() -> None:
+    raw = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":5}}'
+    (sent,) = up(opened().client_says(said(raw), 0.0))
+    assert sent["params"]["_meta"][VERSION] == "2026-07-28"
+
+
+def test_why_a_call_ends_is_said_in_a_sentence() -> None:
+    face = opened()
+    call(face)
+    (ended,) = down(ask(face, questions={"r": {"method": "roots/list"}}))
+    assert ended["error"]["message"] == "The upstream asks for what the client does not offer: roots"
+    call(face)
+    leg = b"7"
+    for _ in range(10):
+        (asked,) = down(ask(face, leg))
+        (again,) = up(answered(face, asked["id"]))
+        leg = json.dumps(again["id"]).encode()
+    (ended,) = down(ask(face, leg))
+    assert ended["error"]["message"] == "The upstream asked more than 10 times"
+    call(face, b"8")
+    call(face, b"9")
+    ask(face, b"8")
+    ask(face, b"9")
+    late = [one for one in down(face.tick(face.next_due())) if "error" in one]
+    assert [one["id"] for one in late] == [8, 9]
+    assert {one["error"]["message"] for one in late} == {"The client did not answer in time"}
+
+
+def test_a_url_that_was_accepted_is_not_shown_twice() -> None:
+    url = {"method": "elicitation/create", "params": {"mode": "url", "url": "https://x/", "message": "go"}}
+    for action, is_shown_again in (("accept", False), ("decline", True)):
+        face = opened(URLS)
+        call(face)
+        first, second = down(ask(face, questions={"u": url, **ASK}))
+        assert first["params"]["elicitationId"] == first["id"]
+        assert "elicitationId" not in second["params"]
+        answered(face, first["id"], b'{"action":"%b"}' % action.encode())
+        (again,) = up(answered(face, second["id"]))
+        assert again["params"]["inputResponses"]["u"] == {"action": action}
+        steps = ask(face, json.dumps(again["id"]).encode(), {"u": url, **ASK})
+        assert len(down(steps)) == 1 + is_shown_again
+        if not is_shown_again:
+            (again,) = up(answered(face, down(steps)[0]["id"]))
+            assert again["params"]["inputResponses"]["u"] == {"action": "accept"}
+            (alone,) = up(ask(face, json.dumps(again["id"]).encode(), {"u": url}))
+            assert alone["params"]["inputResponses"] == {"u": {"action": "accept"}}
+    face = opened(URLS)
+    call(face)
+    (form,) = down(ask(face))
+    (again,) = up(answered(face, form["id"]))  # accepted, and no URL: it is shown whenever it is asked
+    assert len(down(ask(face, json.dumps(again["id"]).encode()))) == 1
+    face = opened(URLS)
+    call(face)
+    (odd,) = down(ask(face, questions={"u": url}))
+    assert up(answered(face, odd["id"], b"5"))
+
+
+def test_a_state_alone_has_a_minute_from_when_it_came() -> None:
+    face = opened()
+    call(face)
+    only = b'{"resultType":"input_required","requestState":"s"}'
+    assert result(face, b"7", only, 100.0) == []
+    now = 100.0
+    ended: list[dict[str, Any]] = []
+    while not ended:
+        now = min(face.next_due(), 160.0)
+        (again,) = up(face.tick(face.next_due()))
+        ended = down(result(face, json.dumps(again["id"]).encode(), only, now))
+    assert now == 160.0
+    assert ended[0]["error"]["message"] == "The upstream was not ready in time"
+
+
+def test_notifications_keep_all_but_the_subscription() -> None:
+    face = opened()
+    face.client_says(said(b'{"jsonrpc":"2.0","method":"notifications/initialized"}'), 0.0)
+    for params in (b"", b',"params":5', b',"params":{"a":1}', b',"params":{"_meta":{"k":1}}'):
+        raw = b'{"jsonrpc":"2.0","method":"notifications/x"%b}' % params
+        assert face.upstream_says(heard(raw), 0.0) == [ToClient(raw)]
+    for more, kept in ((b"", {"a": 1}), (b',"k":2', {"a": 1, "_meta": {"k": 2}})):
+        raw = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,"_meta":{"%b":"own-2"%b}}}'
+        (told,) = down(face.upstream_says(heard(raw % (SUBSCRIPTION.encode(), more)), 0.0))
+        assert told["params"] == kept
+
+
+def test_answers_to_nothing_and_to_what_is_parked_pass_as_they_are() -> None:
+    face = opened()
+    for raw in (b'{"jsonrpc":"2.0","id":null,"error":{"code":1}}', b'{"jsonrpc":"2.0","id":99,"result":{}}'):
+        assert face.upstream_says(heard(raw), 0.0) == [ToClient(raw)]
+    call(face)
+    (asked,) = down(ask(face))
+    assert down(result(face, b"7", b'{"early":1}')) == [{"jsonrpc": "2.0", "id": 7, "result": {"early": 1}}]
+    assert up(answered(face, asked["id"]))
+
+
+def test_a_version_that_is_refused_and_named_is_shown_once_more() -> None:
+    face = opened()
+    call(face)
+    wrong = b'{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}'
+    (again,) = up(failed(face, b"7", wrong))
+    (told,) = down(failed(face, json.dumps(again["id"]).encode(), wrong))
+    assert (told["id"], told["error"]["message"]) == (7, "no")
+    call(face)
+    assert up(failed(face, b"7", b'{"code":-32000,"message":"no"}')) == []
+    call(face)
+    assert up(result(face, b"7", b'{"code":-32022,"data":{"supported":["2026-07-28"]}}')) == []
+
+
+def test_only_what_is_due_is_done_and_the_first_of_it_is_next() -> None:
+    face = opened()
+    call(face, b"7")
+    assert face.tick(5.0) == []
+    assert face.next_due() == 0.0
+    call(face, b"8")
+    face.upstream_says(
+        heard(b'{"jsonrpc":"2.0","id":8,"result":{"resultType":"input_required","inputRequests":%b}}'
+              % json.dumps(ASK).encode()), 5.0)  # fmt: skip
+    call(face, b"9")
+    ask(face, b"9")
+    assert face.next_due() == 601.0
+    assert face.tick(600.9) == []
+
+
+def test_over_http_tools_that_mark_headers_wrongly_are_left_out_aloud() -> None:
+    tools = (
+        b'{"tools":[{"name":"b","inputSchema":{"properties":{"x":{"type":"array","x-mcp-header":"X"}}}},'
+        b'{"name":"a","inputSchema":{},"outputSchema":{"type":"array"}}]}'
+    )
+    for is_http in (True, False):
+        opening = said(b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"capabilities":{}}}')
+        face = LegacyFace(opening, lambda: b'"own-1"', is_http)
+        face.discovered(heard(b'{"jsonrpc":"2.0","id":"own-1","result":{}}'))
+        for method in ("tools/list", "x/list"):
+            face.client_says(said(b'{"jsonrpc":"2.0","id":7,"method":"%b"}' % method.encode()), 0.0)
+            steps = result(face, b"7", tools)
+            names = [tool["name"] for tool in down(steps)[0]["result"]["tools"]]
+            if is_http and method == "tools/list":
+                (first, _) = steps
+                assert first == Tell(
+                    'The tool "b" is left out: it wants an argument in a header in a way that is not allowed.'
+                )
+                assert names == ["a"]
+            else:
+                assert names == ["b", "a"]
+                assert len(steps) == 1
+            has_schema = "outputSchema" in down(steps)[0]["result"]["tools"][-1]
+            assert has_schema is (method != "tools/list")
+    assert LegacyFace(opening, lambda: b'"own-1"')._is_http is False
+
+
+def test_a_second_round_of_a_parked_call_is_nobodys() -> None:
+    face = opened()
+    call(face)
+    ask(face)
+    (step,) = ask(face)
+    assert isinstance(step, ToClient)
+    assert json.loads(step.raw)["result"]["resultType"] == "input_required"
+    assert "method" not in json.loads(step.raw)
+
+
+def test_a_read_without_an_address_keeps_its_error() -> None:
+    for params in (b"", b',"params":{}'):
+        face = opened()
+        face.client_says(said(b'{"jsonrpc":"2.0","id":7,"method":"resources/read"%b}' % params), 0.0)
+        (told,) = down(failed(face, b"7", b'{"code":-32602,"message":"no","data":{"uri":"u"}}'))
+        assert told["error"]["code"] == -32602

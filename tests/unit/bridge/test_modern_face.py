@@ -566,3 +566,255 @@ def test_people_hear_of_a_call_that_is_given_up() -> None:
     told = [step.text for step in face.tick(due) if isinstance(step, Tell)]
     assert told == ["A call that asked its client something was given up. The client did not answer in time."]
     assert face.next_due() == 0
+
+
+# --- edges -----------------------------------------------------------------------------------------------
+
+
+def answer(face: ModernFace, token: str, body: str = "{}", now: float = 2.0) -> list[Step]:
+    return face.upstream_says(heard(f'{{"jsonrpc":"2.0","id":{token},"result":{body}}}'), now)
+
+
+def told(face: ModernFace, method: str, params: str = "", via: bytes | None = None) -> list[Step]:
+    return face.upstream_says(heard(f'{{"jsonrpc":"2.0","method":"{method}"{params}}}'), 2.0, via)
+
+
+def cancelled(face: ModernFace, token: str) -> list[Step]:
+    params = f'{{"requestId":{token}}}'
+    return face.client_says(
+        said(f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}'), 2.0
+    )
+
+
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
+def test_three_requests_may_be_answered_with_questions(method: str) -> None:
+    face = opened()
+    face.client_says(request("7", method, '"name":"t",'), 0.0)
+    question(face)
+    (asked,) = down(face.tick(face.next_due()))
+    more = f'"name":"t",{back(asked["result"]["requestState"])}'
+    (reply,) = up(face.client_says(request("8", method, more), 3.0))
+    assert reply["result"]["action"] == "accept"
+
+
+def test_no_other_request_has_a_state() -> None:
+    (sent,) = up(opened().client_says(request("7", "tools/list", '"requestState":"s",'), 0.0))
+    assert sent["method"] == "tools/list"
+
+
+@pytest.mark.parametrize("method", ["resources/unsubscribe", "resources/subscribe", "ping", "tasks/get"])
+def test_what_is_not_there_is_said_in_the_words_of_the_protocol(method: str) -> None:
+    (refused,) = down(opened().client_says(request("7", method), 0.0))
+    assert refused["error"] == {"code": -32601, "message": "Method not found"}
+
+
+def test_questions_that_nobody_could_be_asked_wait_while_it_is_full() -> None:
+    numbers = itertools.count(1)
+    full = [True]
+    face = ModernFace(lambda: b'"own-%d"' % next(numbers), b"{}", 600.0, lambda: full[0])
+    face.client_says(request("0", "server/discover"), 0.0)
+    answer(face, '"own-1"', '{"capabilities":{}}')
+    question(face, '"q"', now=1.0)
+    (sent,) = up(call(face, "7", now=2.0))
+    assert sent["method"] == "tools/call"
+    assert face.next_due() == 31.0
+    (refused,) = up(question(face, '"r"', now=3.0))
+    assert refused["error"]["message"] == "Too many calls wait already"
+    full[0] = False
+    (asked,) = down(call(face, "8", now=4.0))
+    assert list(asked["result"]["inputRequests"]) == ["q"]
+
+
+def test_whom_nobody_could_be_asked_hears_so() -> None:
+    face = opened()
+    question(face, '"q"', now=1.0)
+    (refused,) = up(face.tick(31.0))
+    assert refused["error"]["message"] == "Nobody could be asked in time"
+
+
+def test_a_cancel_of_another_id_ends_nothing() -> None:
+    face = opened()
+    call(face, "7")
+    assert cancelled(face, "8") == []
+    question(face, '"q"')
+    refused, gone = up(cancelled(face, "7"))
+    assert refused["error"]["message"] == "The client has cancelled"
+    assert gone["params"] == {"requestId": 7}
+
+
+def test_what_the_upstream_has_answered_is_not_cancelled() -> None:
+    face = opened()
+    parked(face)
+    answer(face, "7")
+    question(face, '"late"')  # asked for nobody: that call has its answer
+    due = face.next_due()
+    face.tick(due)
+    assert [one for one in up(face.tick(700.0)) if one.get("method") == "notifications/cancelled"] == []
+    assert face.parked == 0
+
+
+def test_a_client_has_its_time_from_when_it_was_asked() -> None:
+    face = opened()
+    call(face, "7", now=1000.0)
+    question(face, now=1000.0)
+    (asked,) = down(face.tick(1000.02))
+    assert face.next_due() == 1600.02
+    state = asked["result"]["requestState"]
+    (refused,) = down(call(face, "8", back(state), now=1600.02))
+    assert refused["error"]["code"] == -32602
+
+
+def test_what_was_kept_is_given_once_and_forgotten() -> None:
+    face = opened()
+    state = parked(face)
+    answer(face, "7", '{"kept":1}')
+    (given,) = down(call(face, "8", back(state), now=3.0))
+    assert (given["id"], given["result"]["kept"]) == (8, 1)
+    assert cancelled(face, "8") == []
+    question(face, '"x"', now=4.0)
+    assert face.next_due() == 34.0  # it belongs to no call
+
+
+@pytest.mark.parametrize("answers", ["5", "{}", '{"who":5}', "null"])
+def test_answers_that_are_none_are_asked_for_again(answers: str) -> None:
+    face = opened()
+    (asked,) = down(call(face, "8", back(parked(face), answers), now=3.0))
+    assert list(asked["result"]["inputRequests"]) == ["who"]
+
+
+def test_a_call_that_had_to_wait_is_a_call_like_others_from_then_on() -> None:
+    face = opened()
+    question(face, '"early"', now=1.0)
+    (asked,) = down(call(face, "7", now=2.0))
+    more = back(asked["result"]["requestState"], '{"early":{"action":"accept"}}')
+    said_up = up(call(face, "8", more, now=3.0))
+    assert [one.get("method", one.get("id")) for one in said_up] == ["early", "tools/call"]
+    assert question(face, '"more"', now=4.0) == []
+    (again,) = down(face.tick(face.next_due()))
+    assert (again["id"], list(again["result"]["inputRequests"])) == (8, ["more"])
+    more = back(again["result"]["requestState"], '{"more":{"action":"accept"}}')
+    call(face, "9", more, now=5.0)
+    (done,) = down(answer(face, "8", '{"n":1}', now=6.0))
+    assert (done["id"], done["result"]["n"]) == (9, 1)
+    assert answer(face, "7") == []
+    question(face, '"x"', now=7.0)
+    assert face.next_due() == 37.0
+
+
+def test_before_the_handshake_only_its_answer_counts() -> None:
+    face = ModernFace(lambda: b'"own-1"', b"{}")
+    face.client_says(request("0", "server/discover"), 0.0)
+    assert answer(face, '"other"', '{"capabilities":{}}') == []
+    steps = answer(face, '"own-1"')
+    assert up(steps)[0]["method"] == "notifications/initialized"
+    assert face.client_says(request("1", "server/discover"), 0.0)
+
+
+def test_a_round_of_urls_is_the_answer_to_the_call() -> None:
+    face = opened()
+    meta = '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/'
+    more = 'clientCapabilities":{"elicitation":{"url":{}}}}'
+    face.client_says(
+        said(f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t",{meta}{more}}}}}'),
+        0.0,
+    )
+    wanted = '[{"mode":"url","elicitationId":"e","url":"https://x/","message":"go"}]'
+    error = f'{{"code":-32042,"message":"go","data":{{"elicitations":{wanted}}}}}'
+    (asked,) = down(face.upstream_says(heard(f'{{"jsonrpc":"2.0","id":7,"error":{error}}}'), 1.0))
+    assert (asked["id"], list(asked["result"]["inputRequests"])) == (7, ["e"])
+
+
+def test_a_question_on_the_stream_of_what_cannot_ask_is_the_oldest_calls() -> None:
+    face = opened()
+    call(face, "7")
+    face.client_says(request("8", "tools/list"), 0.0)
+    raw = '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?"}}'
+    assert face.upstream_says(heard(raw), 1.0, b"8") == []
+    (asked,) = down(face.tick(face.next_due()))
+    assert asked["id"] == 7
+
+
+def test_a_question_while_only_lists_are_under_way_belongs_to_no_call() -> None:
+    face = opened()
+    face.client_says(request("8", "tools/list"), 0.0)
+    question(face, now=1.0)
+    assert face.next_due() == 31.0
+
+
+def test_notifications_find_their_leg() -> None:
+    face = opened()
+    parked(face, "7")
+    (step,) = told(face, "notifications/x", via=b"7")
+    assert isinstance(step, ToClient)
+    assert step.to is None
+    line = ',"params":{"level":"info","data":1}'
+    assert told(face, "notifications/message", line, b"7") == []
+    call(face, "8", meta=',"io.modelcontextprotocol/logLevel":"debug"')
+    (step,) = told(face, "notifications/x", via=b"8")
+    assert isinstance(step, ToClient)
+    assert step.to == b"8"
+    assert len(told(face, "notifications/message", line)) == 1  # there is one that waits for it
+    call(face, "9", meta=',"io.modelcontextprotocol/logLevel":"debug"')
+    assert told(face, "notifications/message", line) == []
+
+
+def test_a_parked_call_hears_no_log_lines() -> None:
+    face = opened()
+    call(face, "7", meta=',"io.modelcontextprotocol/logLevel":"debug"')
+    question(face)
+    face.tick(face.next_due())
+    assert told(face, "notifications/message", ',"params":{"level":"info","data":1}', b"7") == []
+
+
+def test_progress_finds_the_call_that_asked_for_it() -> None:
+    face = opened()
+    call(face, "6")
+    call(face, "7", meta=',"progressToken":"a"')
+    call(face, "8", meta=',"progressToken":"b"')
+    for params in ("", ',"params":{}', ',"params":{"progressToken":"c"}'):
+        assert told(face, "notifications/progress", params) == []
+    (step,) = told(face, "notifications/progress", ',"params":{"progressToken":"b","progress":1}')
+    assert isinstance(step, ToClient)
+    assert json.loads(step.raw)["params"]["progressToken"] == "b"
+
+
+def test_what_is_due_at_once_is_all_done() -> None:
+    face = opened()
+    for token in ("7", "8"):
+        call(face, token)
+        raw = f'{{"jsonrpc":"2.0","id":"q{token}","method":"elicitation/create","params":{{"message":"?"}}}}'
+        face.upstream_says(heard(raw), 1.0 if token == "7" else 1.01, token.encode())
+    assert face.next_due() == 1.02
+    assert [one["id"] for one in down(face.tick(1.5))] == [7, 8]
+    assert face.next_due() == 601.5
+    steps = face.tick(601.5)
+    assert sum(isinstance(step, Tell) for step in steps) == 2
+    assert [one["params"]["requestId"] for one in up(steps) if "method" in one] == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("params", "is_asked"), [('{"mode":"url"}', False), ('{"mode":"form"}', True), ("5", True)]
+)
+def test_what_a_question_needs_is_read_from_it(params: str, is_asked: bool) -> None:
+    face = opened()
+    call(face)
+    raw = f'{{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{params}}}'
+    steps = face.upstream_says(heard(raw), 1.0)
+    assert (steps == []) is is_asked
+
+
+def test_a_question_may_have_no_params() -> None:
+    face = opened()
+    call(face)
+    assert face.upstream_says(heard('{"jsonrpc":"2.0","id":"q","method":"roots/list"}'), 1.0) == []
+    (asked,) = down(face.tick(face.next_due()))
+    assert asked["result"]["inputRequests"] == {"q": {"method": "roots/list"}}
+
+
+def test_what_a_client_shows_to_go_on_may_be_given() -> None:
+    states = iter((b"one", b"two"))
+    face = ModernFace(lambda: b'"own-1"', b"{}", new_state=lambda: next(states))
+    face.client_says(request("0", "server/discover"), 0.0)
+    answer(face, '"own-1"', '{"capabilities":5}')
+    assert parked(face) == "one"
+    assert parked(opened("{}")).startswith("own-")

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from penstock.bridge import codes, envelope, legacy_results, listeners, modern_results, parked, questions
+from penstock.bridge import (
+    codes,
+    envelope,
+    legacy_results,
+    listeners,
+    modern_results,
+    parked,
+    questions,
+    subscriptions,
+)
 from penstock.bridge.steps import ToClient, ToUpstream
 from penstock.bridge.subscriptions import Subscriptions
 from penstock.wire.json.ambiguity import members
@@ -668,3 +677,65 @@ def test_one_listen_request_for_all_that_is_offered() -> None:
     ]
     (missing,) = room.change(said(id=9, method="resources/subscribe"), b"{}", 7.0)
     assert json.loads(missing.raw)["error"]["message"] == "Invalid params: uri is missing"  # type: ignore[union-attr]
+
+
+def test_a_subscriptions_edges() -> None:
+    room = Subscriptions(new_id())
+    assert not room.is_current(b'"own-1"')
+    room.offer(members(b'{"tools":{"listChanged":true}}'))
+    room.begin(b"{}")
+    assert not room.owns(b'"zz"')
+    assert not room.owns(None)
+
+    def acknowledged(**more: Any) -> Any:
+        steps = room.acknowledged(heard(method="notifications/subscriptions/acknowledged", **more))
+        return [json.loads(step.raw) for step in steps]  # type: ignore[union-attr]
+
+    def subscribe(token: int, uri: str, now: float) -> None:
+        room.change(said(id=token, method="resources/subscribe", params={"uri": uri}), b"{}", now)
+
+    assert acknowledged() == []
+    assert acknowledged(params={"notifications": 5}) == []
+    subscribe(1, "u", 0.0)
+    subscribe(2, "v", 5.0)
+    assert room.next_due() == 10.0
+    first, second = room.tick(b"{}", 10.0)  # what is not acknowledged ends for all that wait for it
+    assert [json.loads(one.raw)["id"] for one in (first, second)] == [1, 2]  # type: ignore[union-attr]
+    subscribe(3, "w", 20.0)
+    refused, *gone = acknowledged(params={})
+    assert refused["error"] == {"code": -32602, "message": "The upstream does not take this subscription"}
+    assert {one["method"] for one in gone} == {"notifications/cancelled"}
+    assert room.ended(b'"own-1"', 21.0) == []
+    assert not room.owns(b'"own-1"')
+    # The one under way is lost while somebody waits, and both come due at once.
+    room.ended(b'"own-4"', 30.0)
+    assert not room.is_current(b'"own-4"')
+    assert not room.owns(b'"own-4"')
+    room.tick(b"{}", 31.0)
+    subscribe(4, "x", 32.0)
+    told = acknowledged(params={"notifications": {"resourceSubscriptions": ["x"]}})
+    assert [
+        one.get("id", one.get("method")) for one in told if one.get("method") != "notifications/cancelled"
+    ] == [
+        4,
+        "notifications/tools/list_changed",
+    ]
+    assert not [one for one in acknowledged() if one.get("method") == "notifications/tools/list_changed"]
+    room.ended(b'"own-6"', 40.0)
+    assert room.next_due() == 41.0  # as after the first loss
+    subscribe(5, "y", 40.5)
+    room.ended(b'"own-7"', 41.0)
+    assert room.next_due() == 43.0
+
+
+def test_a_refused_change_and_a_lost_listen_are_both_told() -> None:
+    room = Subscriptions(new_id())
+    room.offer(members(b'{"tools":{"listChanged":true}}'))
+    room.begin(b"{}")
+    room.ended(b'"own-1"', 0.0)
+    room._changes.append(
+        subscriptions._Change(said(id=1, method="resources/subscribe", params={"uri": "u"}), "u", 1.0)
+    )
+    refused, opened = room.tick(b"{}", 1.0)
+    assert "error" in json.loads(refused.raw)  # type: ignore[union-attr]
+    assert json.loads(opened.raw)["method"] == "subscriptions/listen"  # type: ignore[union-attr]

@@ -72,9 +72,12 @@ class BridgedLinks:
         input_seconds: float,
         carry: Callable[[Headers], Headers] | None,
         spare: UpstreamLink | None,
+        new_state: Callable[[], bytes] | None,
     ) -> None:
         """`carry` picks what of a request's headers goes up, where anything does. `spare` is a link that is
-        open already, and not greeted."""
+        open already, and not greeted. `new_state` makes what clients show to go on, where it says more than
+        that."""
+        self._new_state = new_state
         self._open_link = open_link
         self._gate = gate
         self._catalogs = catalogs
@@ -157,7 +160,7 @@ class BridgedLinks:
         self._open.pop(key, None)
 
     def _bridged(self, link: UpstreamLink) -> BridgedLink:
-        face = ModernFace(own_id, OWN_INFO, self._input_seconds, self._is_full)
+        face = ModernFace(own_id, OWN_INFO, self._input_seconds, self._is_full, self._new_state)
         self._faces.add(face)
         return BridgedLink(link, face)
 

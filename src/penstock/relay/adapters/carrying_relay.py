@@ -1,4 +1,4 @@
-"""A session whose client speaks HTTP, over a translated link to an upstream that speaks HTTP as well.
+"""A session whose client speaks HTTP or SSE, over a link to an upstream that does so as well.
 
 What the client's requests say of it goes up with its messages, and an upstream that wants other credentials
 is heard as if the client had asked it itself. No message goes up with what another request has shown.
@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from penstock.errors import ClientProtocolError
 from penstock.policy.exchange import Exchange, Headers, Route
 from penstock.relay.catalogs import rights_of
+from penstock.relay.contracts import UpstreamLink
 from penstock.relay.session_relay import SessionRelay
 from penstock.wire.http.http1 import Headers as HttpHeaders
 from penstock.wire.json.splice import with_value
@@ -21,6 +22,16 @@ from penstock.wire.mcp.message import INVALID_REQUEST, Batch, Kind, Message
 
 class _Refusable(Protocol):
     def deny(self, refusal: HttpRefusal) -> None: ...
+
+
+class _OwnRequests:
+    """Sends what the relay asks itself: in the name of whoever has to wait for it."""
+
+    def __init__(self, relay: CarryingRelay) -> None:
+        self._relay = relay
+
+    def send(self, message: Message) -> None:
+        self._relay.ask(message)
 
 
 class CarryingRelay(SessionRelay):
@@ -35,6 +46,16 @@ class CarryingRelay(SessionRelay):
         self._carry = carry
         self._is_by_principal = is_by_principal
         self._rights: bytes | None = None
+        self._shown: HttpHeaders = []  # what goes up with requests of our own
+        self.room.upstream = cast(UpstreamLink, _OwnRequests(self))
+
+    def use(self, link: UpstreamLink) -> None:
+        """Speaks with the upstream over `link` from now on."""
+        self._upstream = link
+
+    def ask(self, message: Message) -> None:
+        """Sends a request of our own."""
+        self._upstream.send(carried(message, self._shown))
 
     def take(self, message: Message | Batch, route: Route | None = None, headers: Headers = ()) -> bool:
         """Passes on, answers or drops what a client said, in the name of whoever sent it."""
@@ -57,11 +78,11 @@ class CarryingRelay(SessionRelay):
         return super().take(message, route, headers)
 
     def _pass_on(self, message: Message, exchange: Exchange) -> bool:
-        return super()._pass_on(carried(message, self._carry(list(exchange.headers))), exchange)
+        self._shown = self._carry(list(exchange.headers))
+        return super()._pass_on(carried(message, self._shown), exchange)
 
     def _hold(self, message: Message, exchange: Exchange) -> None:
-        # The tools are asked for in the name of who has to wait for them.
-        setattr(self._upstream, "credentials", self._carry(list(exchange.headers)))  # noqa: B010
+        self._shown = self._carry(list(exchange.headers))
         super()._hold(message, exchange)
 
     def _is_handshake_taken(self, message: Message, exchange: Exchange) -> bool:

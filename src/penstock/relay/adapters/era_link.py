@@ -11,7 +11,6 @@ import logging
 
 from penstock.bridge import codes
 from penstock.bridge.envelope import maybe_members, maybe_value, with_members
-from penstock.bridge.legacy_face import LegacyFace
 from penstock.errors import ProtocolError, UpstreamError
 from penstock.relay.adapters.bridged_link import BridgedLink
 from penstock.relay.contracts import UpstreamLink, UpstreamReceiver
@@ -43,13 +42,15 @@ class ProbingLink(BridgedLink):
             super().send(message)
 
     def from_upstream(self, raw: bytes) -> None:
-        """Takes the answer; until then nothing else of the upstream's is of use to anybody."""
+        """Takes the answer; until then only answers to what was asked before are of use to anybody."""
         if self._probe is None:
             super().from_upstream(raw)
             return
         answer = maybe_response(raw)
         if answer is not None and answer.id_token == self._probe:
             self._settle(answer)
+        elif answer is not None:
+            super().from_upstream(raw)
 
     def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None:
         """An answer that cannot be read is none."""
@@ -104,6 +105,8 @@ class LegacyClientLink(ProbingLink):
         refusal: Message | None = None,
     ) -> None:
         """`opening` is the client's initialize, `refusal` what the upstream answered, if it was asked."""
+        from penstock.bridge.legacy_face import LegacyFace  # modern clients pass by here too
+
         super().__init__(inner)
         self.receiver = receiver
         self._refusal = None if refusal is None else refusal.raw

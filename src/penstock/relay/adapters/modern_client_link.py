@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from penstock import __version__
 from penstock.bridge.envelope import object_of
-from penstock.bridge.modern_face import ModernFace
 from penstock.errors import UpstreamError
 from penstock.relay.adapters.bridged_link import BridgedLink
 from penstock.relay.adapters.era_link import ProbingLink, maybe_response, names_modern
@@ -69,6 +68,9 @@ class ModernClientLink(ProbingLink):
         super().upstream_lost(error)
 
     def _translate(self) -> None:
+        # Most upstreams speak their client's era: until one does not, nothing of this is loaded.
+        from penstock.bridge.modern_face import ModernFace
+
         self._face = ModernFace(own_id, OWN_INFO, self._input_seconds)
 
 
