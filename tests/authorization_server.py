@@ -15,7 +15,7 @@ import threading
 import time
 from types import TracebackType
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -34,6 +34,10 @@ class AuthorizationServer:
         self.clients: dict[str, dict[str, Any]] = {}
         self.authorized: list[dict[str, str]] = []  # the parameters of every authorization request
         self.exchanged: list[dict[str, str]] = []  # and of every token request
+        self.swapped: list[dict[str, str]] = []  # and of every exchange of a token for another (RFC 8693)
+        self.secrets: dict[str, str] = {}  # of clients that may exchange tokens
+        self.refused: set[str] = set()  # subjects whose tokens are exchanged for nothing
+        self.seconds = 300.0  # how long such tokens count
         self._codes: dict[str, dict[str, str]] = {}
         self._refreshes: dict[str, dict[str, str]] = {}
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -145,6 +149,29 @@ class AuthorizationServer:
             "scope": " ".join(self.scopes),
         }
 
+    def _swap(self, asked: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
+        """RFC 8693: a token of ours for one that somebody else takes."""
+        self.swapped.append(asked)
+        pair = base64.b64decode(authorization.removeprefix("Basic ")).decode().split(":")
+        client, secret = (unquote(text) for text in (*pair, "")[:2])
+        if not authorization.startswith("Basic ") or self.secrets.get(client) != secret:
+            return 401, {"error": "invalid_client"}
+        try:
+            public, options = self._key.public_key(), {"verify_aud": False}
+            claims = jwt.decode(asked["subject_token"], public, algorithms=["RS256"], options=options)
+        except (KeyError, jwt.PyJWTError):
+            return 400, {"error": "invalid_request"}
+        if claims["sub"] in self.refused:
+            return 400, {"error": "invalid_grant", "error_description": asked["subject_token"]}
+        token = self.token(asked["audience"], self.seconds, sub=claims["sub"], act={"sub": client})
+        kind = "urn:ietf:params:oauth:token-type:access_token"
+        return 200, {
+            "access_token": token,
+            "issued_token_type": kind,
+            "token_type": "Bearer",
+            "expires_in": self.seconds,
+        }
+
     @staticmethod
     def _is_same_client(granted: dict[str, str], asked: dict[str, str]) -> bool:
         digest = hashlib.sha256(asked.get("code_verifier", "").encode()).digest()
@@ -177,7 +204,10 @@ class AuthorizationServer:
                     self._answer(*ours._register(json.loads(body)))
                 elif self.path == "/token":
                     asked = {name: values[0] for name, values in parse_qs(body).items()}
-                    self._answer(*ours._exchange(asked))
+                    if asked.get("grant_type", "").endswith(":token-exchange"):
+                        self._answer(*ours._swap(asked, self.headers.get("Authorization", "")))
+                    else:
+                        self._answer(*ours._exchange(asked))
                 else:
                     self._answer(404, {"error": "not_found"})
 

@@ -20,6 +20,14 @@ MEMBER = ROOT / "tests" / "upstreams" / "member.py"
 PENSTOCK = [sys.executable, "-m", "penstock"]
 
 
+def member_entry(name: str, *tools: str, record: Path | None = None) -> dict[str, Any]:
+    """An entry of mcpServers for an upstream with these tools."""
+    spec: dict[str, Any] = {"name": name, "tools": list(tools)}
+    if record is not None:
+        spec["record"] = str(record)
+    return {"command": sys.executable, "args": ["-S", str(MEMBER), json.dumps(spec)]}
+
+
 class Several:
     """A configuration with upstreams that are told how to be, and what each of them heard."""
 

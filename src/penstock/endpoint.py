@@ -14,21 +14,19 @@ from typing import TYPE_CHECKING
 
 from penstock.catalog_summary import say_catalog
 from penstock.config.model import ProxyConfig, SeveralUpstreams, UrlUpstream
+from penstock.downstream.by_era import by_era
 from penstock.downstream.legacy_http import LegacyDoor
-from penstock.downstream.mcp_head import Door, read_head
+from penstock.downstream.mcp_head import Door
 from penstock.downstream.modern_http import ModernDoor
 from penstock.downstream.readiness import Readiness
-from penstock.downstream.replies import refuse
 from penstock.downstream.router import READY, STATUS
 from penstock.downstream.sse import SseDoor
 from penstock.errors import CannotStart, PenstockError, ToolListRefused, UpstreamError, UpstreamLost
 from penstock.net.http_client import HttpClient
-from penstock.net.http_exchange import Reply, Request
 from penstock.net.warden import Warden
 from penstock.open_gate import open_gate
 from penstock.open_links import open_live_rules, open_upstream
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.tools.upstream_tools import UpstreamTools
 from penstock.relay.catalogs import Catalogs
 from penstock.relay.contracts import LinkFacts, UpstreamLink
 from penstock.relay.kept_lists import CatalogKey, KeptLists
@@ -36,10 +34,11 @@ from penstock.relay.link_pool import LinkPool
 from penstock.relay.sessions import Sessions
 from penstock.relay.shared_link import SharedLink
 from penstock.relay.upstream_probe import UpstreamProbe
+from penstock.relay.upstream_questions import UpstreamQuestions
 from penstock.relay.upstream_state import State, UpstreamState
 from penstock.upstream.handshake import waits
 from penstock.wire.http.http1 import Headers
-from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.eras import Era, said_era
 
 if TYPE_CHECKING:
     from penstock.downstream.era_door import EraDoor
@@ -96,12 +95,10 @@ class Endpoint:
             self._opened = unwrapped(self._opened, self.several.view)
         if self.several is not None and self.live_rules is not None and self.several.reload is not None:
             self.live_rules.on_upstreams = self.several.reload
-        self._lists = KeptLists(self._learn)
+        self._lists = KeptLists(lambda era: self._questions.tools(era))
         self._lists.is_refreshed = config.refreshes_tools
         self._catalogs = Catalogs(config.relayed, self._lists, self._say)
         self._sessions = Sessions(idle_seconds=config.session_idle_seconds)
-        if fleet is not None and fleet.ids is not None:
-            self._sessions.new_id = fleet.ids.new
         self._pool = LinkPool(
             self._open_link,
             self._opened.gate,
@@ -113,6 +110,7 @@ class Endpoint:
             config.input_seconds,
             config.refreshes_tools,
         )
+        self._questions = UpstreamQuestions(self._pool, config.tools_seconds)
         self._shared_link = SharedLink(
             self._open_shared,
             self._opened.gate,
@@ -122,12 +120,16 @@ class Endpoint:
             config.era,
             config.input_seconds,
         )
+        self._fleet = fleet
+        if fleet is not None and fleet.ids is not None:
+            self._sessions.new_id = self._shared_link.new_state = fleet.ids.new
         self._state = UpstreamState()
         self._readiness = Readiness(self._state)
         self._watch: UpstreamWatch | None = None
         self._client: HttpClient | None = None
         self._passthrough: Passthrough | None = None
         self._era_door: EraDoor | None = None
+        self._sse_door: SseDoor | None = None
         self._is_modern_only = False
         self._facts = LinkFacts()
 
@@ -157,7 +159,7 @@ class Endpoint:
         try:
             probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate)
             try:
-                era, tools = await probe.learn(_said_era(self._config.era))
+                era, tools = await probe.learn(said_era(self._config.era))
             except UpstreamError:
                 if not link.facts.wants_credentials or (self._config.strips and not self._relays):
                     raise
@@ -177,17 +179,8 @@ class Endpoint:
                 self._pool.close_link(link)
 
     async def _judge(self, era: Era, headers: Headers) -> bool | None:
-        """Whether the upstream speaks an era; False when it speaks only the other one, None when it does not
-        say. It is asked with the headers of a client."""
-        link = self._open_link()
-        try:
-            probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate, headers)
-            spoken = await probe.speaks(era)
-        except UpstreamError as error:
-            log.info("The upstream does not say which era of MCP it speaks: %s.", error.detail)
-            return None
-        finally:
-            self._pool.close_link(link)
+        """Whether the upstream speaks an era, as it says to a client with these headers."""
+        spoken = await self._questions.speaks(era, headers)
         if spoken is False:
             self._settle(era)
         return spoken
@@ -199,16 +192,6 @@ class Endpoint:
         else:
             log.info("The upstream speaks only the newer era of MCP: what other clients say is translated.")
             self._pool.era = "modern"
-
-    async def _learn(self, era: Era) -> UpstreamTools:
-        """Asks the upstream for the tools of an era that nobody spoke so far."""
-        link = self._open_link()
-        try:
-            probe = UpstreamProbe(link, self._config.tools_seconds, self._opened.gate)
-            _, tools = await probe.learn(era)
-        finally:
-            self._pool.close_link(link)
-        return tools
 
     def _say(self, catalog: ToolCatalog) -> None:
         if self._config.choice.is_active:
@@ -251,9 +234,10 @@ class Endpoint:
     # --- the doors ---------------------------------------------------------------------------------------
 
     def doors(self) -> dict[bytes, Door]:
-        """The doors by their paths."""
+        """The doors by their paths. They know who is behind them: they are asked for once."""
         messages = self.prefix + b"/messages"
-        sse = SseDoor(self._pool, self._sessions, self._on_session_lost, messages)
+        sse = self._sse_door = SseDoor(self._pool, self._sessions, self._on_session_lost, messages)
+        sse.refusal_of = self._questions.maybe_refusal
         more: dict[bytes, Door] = {}
         if self.several is not None:
             from penstock.downstream.status import StatusDoor
@@ -283,7 +267,11 @@ class Endpoint:
         legacy = LegacyDoor(self._pool, self._sessions, self._on_session_lost)
         modern = ModernDoor(self._shared_link, self._opened.gate, self._opened.sessions)
         if not isinstance(upstream, UrlUpstream) or self._facts.transport == "sse":
-            return _by_era(legacy.handle, modern.handle)
+            modern.following = self._fleet.follow() if self._fleet is not None else None
+            own = by_era(legacy.handle, modern.handle)
+            if isinstance(upstream, UrlUpstream):
+                return self._door_over_sse(upstream, own, legacy, modern)
+            return own
         from penstock.downstream.passthrough import Passthrough  # a command has no use for it
 
         self._client = HttpClient(upstream.url, connect_timeout=config.connect_seconds)
@@ -306,27 +294,59 @@ class Endpoint:
             from penstock.downstream.call_timer import CallTimer
 
             self._passthrough.under_way = CallTimer(config.call_seconds)
+        self._pool.carry = self._shared_link.carry = self._passthrough.carried
         if config.era == "same":
             return self._passthrough.handle
-        from penstock.downstream.era_door import EraDoor, EraDoors
-
         speaks = self._known_eras()
         for era in [era for era, spoken in speaks.items() if spoken is False]:
             self._settle(era)
-        self._pool.carry = self._shared_link.carry = self._passthrough.carried
+        return self._door_by_era(self._passthrough.handle, legacy, modern, speaks, self._passthrough.carried)
+
+    def _door_over_sse(
+        self, upstream: UrlUpstream, own: Door, legacy: LegacyDoor, modern: ModernDoor
+    ) -> Door:
+        """The same where the upstream speaks SSE: each session has a stream there, opened with what its
+        client shows."""
+        config = self._config
+        if config.strips and not upstream.relays:
+            return own
+        from penstock.downstream.passthrough_head import HeadReader
+
+        heads = HeadReader(
+            HttpClient(upstream.url), list(upstream.headers), self._catalogs, upstream.passes_cookies
+        )
+        if config.strips:
+            heads.strip(dict(upstream.relays))
+        self._pool.carry = self._shared_link.carry = heads.carried
+        if config.era == "same" or not self._lists.is_by_principal:
+            return own
+        return self._door_by_era(own, legacy, modern, self._known_eras(), heads.carried)
+
+    def _door_by_era(
+        self,
+        own: Door,
+        legacy: LegacyDoor,
+        modern: ModernDoor,
+        speaks: dict[Era, bool | None],
+        carried: Callable[[Headers], Headers],
+    ) -> Door:
+        """A door that finds out what the upstream speaks, in the name of the first client of an era; `own`
+        is where those go whose era it speaks."""
+        from penstock.downstream.era_door import EraDoor, EraDoors
+
         self._era_door = EraDoor(
-            EraDoors(self._passthrough.handle, legacy.handle, modern.handle),
+            EraDoors(own, legacy.handle, modern.handle),
             speaks,
             self._judge,
-            self._passthrough.carried,
-            config.era != "auto",
+            carried,
+            self._config.era != "auto",
             self._lists.is_by_principal,
         )
         return self._era_door.handle
 
     def _known_eras(self) -> dict[Era, bool | None]:
         """What an upstream that speaks Streamable HTTP is known to speak; None where nobody has asked."""
-        said = _said_era(self._config.era)
+        said = said_era(self._config.era)
         if said is None and self._is_modern_only:
             said = Era.MODERN
         if said is not None:
@@ -390,7 +410,9 @@ class Endpoint:
             self._passthrough.fail_all(error)
 
     async def retire(self) -> None:
-        """Nobody is led here any more: whoever is still here leaves. What siblings share stays."""
+        """Nobody is led here any more: whoever is still here leaves. What siblings share stays, and nothing
+        that ends here is a loss: the upstream is as it was."""
+        self._is_lost, self._on_lost = True, lambda error: None
         self._sessions.end_all()
         self.end_idle_streams()
         if not self._has_own_rules:
@@ -412,8 +434,9 @@ class Endpoint:
         if self._watch is not None:
             await self._watch.stop()
         self._sessions.end_all()
-        if self._era_door is not None:
-            await self._era_door.close()
+        for door in (self._era_door, self._sse_door):
+            if door is not None:
+                await door.close()
         await self._shared_link.close()
         if self._client is not None:
             await self._client.close()
@@ -422,21 +445,3 @@ class Endpoint:
             await self.several.close()
         if self.live_rules is not None and self._has_own_rules:
             await self.live_rules.close()
-
-
-def _said_era(era: str) -> Era | None:
-    """Which era the user says that the upstream speaks; None when it is to be asked."""
-    return {"legacy": Era.LEGACY, "modern": Era.MODERN}.get(era)
-
-
-def _by_era(legacy: Door, modern: Door) -> Door:
-    def handle(request: Request, reply: Reply) -> None:
-        head = read_head(request)
-        if head.is_version_repeated:
-            refuse(reply, 400, "Invalid request: repeated MCP-Protocol-Version")
-        elif head.era is Era.MODERN:
-            modern(request, reply)
-        else:
-            legacy(request, reply)
-
-    return handle

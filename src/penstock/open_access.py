@@ -16,10 +16,11 @@ from msgspec import structs
 from penstock import limits
 from penstock.auth.caller import Admission, Caller
 from penstock.auth.callers import Callers
-from penstock.auth.terms import ALL, AccessTerms, AuthTerms
+from penstock.auth.terms import ALL, AccessTerms, AuthTerms, ProfileTerms
 from penstock.config.model import ProxyConfig, SeveralUpstreams
 from penstock.config.profile_view import view_of
 from penstock.config.watch import sources_of
+from penstock.credential_endpoint import new_endpoint
 from penstock.downstream.access_router import AccessRouter
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door
@@ -61,6 +62,7 @@ class Access:
         self._new = (warden, reread, observers, on_lost)
         self._fleet = fleet
         self._by_name: dict[str, Endpoint] = {}
+        self._doors: dict[Endpoint, dict[bytes, Door]] = {}
         self.endpoints: list[Endpoint] = []
         for name in self._terms.names:
             self._by_name[name] = self._new_endpoint(name)
@@ -81,7 +83,7 @@ class Access:
         several = several_of(view, warden, first)
         prefix = b"" if name == ALL else b"/p/" + name.encode()
         url = self._terms.public_url
-        endpoint = Endpoint(
+        endpoint = new_endpoint(
             view, warden, reread, observers, on_lost, prefix, self._fleet, several, first, url
         )
         self.endpoints.append(endpoint)
@@ -149,6 +151,7 @@ class Access:
                 self._callers.keep_sessions_of(old)
         self._front_of()  # what is no more is no more at once; what is new comes when it is there
         for endpoint in retired:
+            self._doors.pop(endpoint, None)
             await endpoint.retire()
         for name in terms.names:
             if name not in self._by_name:
@@ -200,7 +203,10 @@ class Access:
 
     def router(self, guard: HostOriginCheck) -> AccessRouter:
         """The front."""
-        doors = {name: _relative(end.doors(), name) for name, end in self._by_name.items()}
+        for end in self._by_name.values():
+            if end not in self._doors:
+                self._doors[end] = end.doors()
+        doors = {name: _relative(self._doors[end], name) for name, end in self._by_name.items()}
         front = self._front(guard, doors)
         fleet = self._fleet
         if fleet is None:
@@ -224,7 +230,15 @@ class Access:
             metadata,
             self._well_known,
             status,
+            self._swaps,
         )
+
+    @property
+    def _swaps(self) -> bool:
+        """Whether an upstream gets a token that is made of the caller's."""
+        upstream = self._config.upstream
+        members = upstream.members if isinstance(upstream, SeveralUpstreams) else ()
+        return any(member.terms.credential == "swap" for member in members)
 
     def _well_known(self, request: Request, reply: Reply) -> bool:
         """Takes a request for the metadata of an upstream; whether it did."""
@@ -271,7 +285,14 @@ class Access:
 def _differs(before: AccessTerms, after: AccessTerms, name: str) -> bool:
     """Whether a profile is another one than before, though it has the same name."""
     old, new = before.profile(name), after.profile(name)
-    return (old.upstreams, sources_of(old.choice)) != (new.upstreams, sources_of(new.choice))
+    return _told(old) != _told(new)
+
+
+def _told(profile: ProfileTerms) -> tuple[object, ...]:
+    """What tells one profile from another, the wording of patterns instead of the patterns."""
+    search = profile.search
+    found = search and (tuple(pattern.source for pattern in search.keep), search.limit, search.from_tokens)
+    return profile.upstreams, sources_of(profile.choice), found
 
 
 def several_of(view: ProxyConfig, warden: Warden, first: Endpoint | None) -> Several | None:
@@ -279,7 +300,7 @@ def several_of(view: ProxyConfig, warden: Warden, first: Endpoint | None) -> Sev
     same name in each. None where there is only one upstream."""
     if not isinstance(view.upstream, SeveralUpstreams):
         return None
-    from penstock.open_several import Reload, Several, open_hub
+    from penstock.open_several import Reload, Several, open_hub, search_of
 
     assert view.access is not None
     terms = view.access.profile(view.profile)
@@ -287,7 +308,7 @@ def several_of(view: ProxyConfig, warden: Warden, first: Endpoint | None) -> Sev
     hub = open_hub(view, warden, learns=True) if first is None or first.several is None else first.several.hub
     only = None if terms.upstreams is None else frozenset(terms.upstreams)
     reload = Reload(view, warden, hub) if is_first else None
-    return Several(hub, hub.new_view(view.choice, only, hub.terms.search), is_first, reload)
+    return Several(hub, hub.new_view(view.choice, only, search_of(view, hub)), is_first, reload)
 
 
 def _relative(doors: dict[bytes, Door], name: str) -> dict[bytes, Door]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable
 
 from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream
 from penstock.errors import ConfigError
-from penstock.replay_call import replayer
+from penstock.gate.gate import Gate
 from penstock.watch.dashboard import Dashboard, Note, TapFacts
 from penstock.watch.settings import DashboardSettings
 
@@ -37,7 +38,13 @@ def open_dashboard(config: ProxyConfig, settings: DashboardSettings, note: Note)
             }
             for rule in (*rules.rules, *rules.transport_rules)
         ]
-    return Dashboard(settings, facts, note, replayer(config))
+
+    def replay(gate: Gate, raw: bytes, era: str) -> Awaitable[dict[str, object]]:
+        from penstock.replay_call import replayer  # when somebody asks for one
+
+        return replayer(config)(gate, raw, era)
+
+    return Dashboard(settings, facts, note, replay)
 
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -12,6 +12,7 @@ from penstock.config.shared import SharedSettings
 from penstock.effects.shared import SharedEffects, SharedTerms
 from penstock.errors import ConfigError
 from penstock.fleet.directory import Directory
+from penstock.fleet.following import StoredWhereabouts
 from penstock.fleet.members import Member, Members
 from penstock.fleet.session_records import StoredRecords
 from penstock.peers import Peers
@@ -71,6 +72,10 @@ class Fleet(Peers):
     def rules_changed(self, digest: bytes) -> None:
         """Other rules are in force here."""
         self._rules = digest
+
+    def whereabouts(self) -> StoredWhereabouts:
+        """Where instances tell each other what they have given out."""
+        return StoredWhereabouts(self.store, self.seals, self.tag)
 
     def _counts_lost(self) -> None:
         for effects in self._effects:

@@ -37,7 +37,7 @@ def open_gate(
     fleet: Peers | None = None,
 ) -> OpenGate:
     """The gate that `config` asks for."""
-    schema = SchemaCheck(config.validate) if config.validate is not None else None
+    schema = SchemaCheck(config.validate) if config.validate not in (None, "off") else None
     gate = Gate(config.relayed, schema)
     if live_rules is not None:
         from penstock.gate.ruled import RuledGate
@@ -50,11 +50,12 @@ def open_gate(
             shared.records = fleet.records
         else:
             ruled = RuledGate(config.relayed, schema, live_rules.rules)
-        ruled.holder = next((one.holder for one in observers if one.holder is not None), None)
+        ruled.asker = next((one.asker for one in observers if one.asker is not None), None)
         gate = ruled
     gate.takes_batches = config.batch == "inspect"
     gate.answers_losses = config.on_crash == "answer"
     if live_rules is None and not observers:
+        gate.passes_unread = config.validate == "off" and not gate.is_filtering
         return OpenGate(gate)
     sessions = _session_table(config)
     if observers:

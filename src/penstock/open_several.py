@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
-from penstock.config.model import ProxyConfig, SeveralUpstreams
+from penstock.auth.caller import Subject
+from penstock.config.model import ProxyConfig, SeveralUpstreams, UrlUpstream
 from penstock.errors import PenstockError
 from penstock.net.warden import Warden
 from penstock.open_gate import OpenGate
 from penstock.open_links import Upstream, open_upstream
-from penstock.policy.several.terms import MemberTerms
+from penstock.policy.several.terms import MemberTerms, SearchTerms
 from penstock.relay.adapters.aggregate.aggregate import Aggregate
 from penstock.relay.adapters.aggregate.hub import Hub, OpenMember
 from penstock.relay.adapters.aggregate.view import View
 from penstock.relay.contracts import UpstreamLink
+
+if TYPE_CHECKING:  # loaded where tokens are exchanged
+    from penstock.auth.swap import SwappedToken
+    from penstock.auth.terms import SwapTerms
 
 log = logging.getLogger("penstock")
 
@@ -28,11 +33,21 @@ def open_hub(config: ProxyConfig, warden: Warden, *, learns: bool) -> Hub:
     upstream = config.upstream
     assert isinstance(upstream, SeveralUpstreams)
     reserved: frozenset[str] = frozenset()
-    if upstream.terms.search is not None:
+    profiles = config.access.profiles if config.access is not None else ()
+    if upstream.terms.search or config.search or any(profile.search for profile in profiles):
         from penstock.policy.several.finder import OWN_NAMES
 
         reserved = OWN_NAMES
     return Hub(upstream.terms, _opener(config, upstream, warden), learns=learns, reserved=reserved)
+
+
+def search_of(config: ProxyConfig, hub: Hub) -> SearchTerms | None:
+    """How tools are found where `config` counts; None where they are listed."""
+    found = config.search or hub.terms.search
+    if found is not None and not hub.finds:  # the names of our own tools may be others' by now
+        log.warning("The profile %s lists all its tools: the first search needs a restart.", config.profile)
+        return None
+    return found
 
 
 def unwrapped(opened: OpenGate, view: View) -> OpenGate:
@@ -47,10 +62,46 @@ def unwrapped(opened: OpenGate, view: View) -> OpenGate:
 def _opener(config: ProxyConfig, upstream: SeveralUpstreams, warden: Warden) -> OpenMember:
     configs = member_configs(config, upstream)
 
-    def open_member(terms: MemberTerms) -> UpstreamLink:
-        return open_upstream(configs[terms.name], warden, restarts=False)
+    def open_member(terms: MemberTerms, credential: object | None) -> UpstreamLink:
+        config = configs[terms.name]
+        if not terms.credential or credential is None:
+            return open_upstream(config, warden, restarts=False)
+        assert isinstance(credential, CallerCredential)
+        return credential.open(terms.name, config, warden)
 
     return open_member
+
+
+class CallerCredential:
+    """What one caller brings for the upstreams that see it. It stays with the links opened for it."""
+
+    def __init__(self, headers: dict[bytes, bytes], who: str) -> None:
+        self._headers = headers
+        self.subject = Subject(who)
+        self._swapped: dict[tuple[str, SwapTerms], SwappedToken] = {}
+
+    def open(self, name: str, config: ProxyConfig, warden: Warden) -> UpstreamLink:
+        """A link to an upstream, as this caller."""
+        upstream = config.upstream
+        assert isinstance(upstream, UrlUpstream)
+        own = [
+            (target, self._headers[source]) for source, target in upstream.relays if source in self._headers
+        ]
+        upstream = structs.replace(upstream, headers=(*upstream.headers, *own))
+        link = open_upstream(structs.replace(config, upstream=upstream), warden, restarts=False)
+        if upstream.swap is None:
+            return link
+        from penstock.relay.adapters.swapping_link import SwappingLink
+
+        return SwappingLink(link, self._token_for(name, upstream.swap))
+
+    def _token_for(self, name: str, terms: SwapTerms) -> SwappedToken:
+        from penstock.auth.swap import SwappedToken
+
+        key = name, terms
+        if key not in self._swapped:
+            self._swapped[key] = SwappedToken(name, terms, self.subject)
+        return self._swapped[key]
 
 
 class Reload:
@@ -60,6 +111,8 @@ class Reload:
         self._config = config
         self._warden = warden
         self._hub = hub
+        assert isinstance(config.upstream, SeveralUpstreams)
+        self._first = config.upstream
 
     def __call__(self, config: ProxyConfig) -> None:
         """Takes the upstreams of a new good configuration."""
@@ -73,6 +126,8 @@ class Reload:
         terms = structs.replace(old.terms, members=new.terms.members)
         # A relay keeps what it was started with; only who stands behind it may change.
         self._config = structs.replace(self._config, upstream=structs.replace(new, terms=terms))
+        if _has_credentials(new) and not _has_credentials(self._first):
+            log.warning("The first server that gets callers' own credentials needs a restart.")
         if terms != new.terms:
             log.warning("A change of names, lists, server or search needs a restart.")
         if self._hub.reload(terms, _opener(self._config, new, self._warden), changed):
@@ -96,8 +151,17 @@ def member_configs(config: ProxyConfig, upstream: SeveralUpstreams) -> dict[str,
 class Several:
     """What clients see of several upstreams at one endpoint."""
 
-    def __init__(self, hub: Hub, view: View, owns_hub: bool = True, reload: Reload | None = None) -> None:
-        """`reload` takes another file for the hub, where this is the one to do so."""
+    def __init__(
+        self,
+        hub: Hub,
+        view: View,
+        owns_hub: bool = True,
+        reload: Reload | None = None,
+        credential: CallerCredential | None = None,
+    ) -> None:
+        """`reload` takes another file for the hub, where this is the one to do so. With `credential`, its
+        links are one caller's own."""
+        self._credential = credential
         self.hub = hub
         self.view = view
         self.reload = reload
@@ -120,7 +184,7 @@ class Several:
 
     def open_link(self) -> UpstreamLink:
         """The link of one session."""
-        return Aggregate(self.hub, self.view)
+        return Aggregate(self.hub, self.view, credential=self._credential)
 
     async def close(self) -> None:
         """Ends what sessions shared."""
@@ -131,14 +195,14 @@ class Several:
 def open_shared(config: ProxyConfig, warden: Warden, hub: Hub | None = None) -> Several:
     """The upstreams for many sessions, as `config` wants them seen; `hub`: where another has met them."""
     known = hub or open_hub(config, warden, learns=True)
-    view = known.new_view(config.choice, _shown(config), known.terms.search)
+    view = known.new_view(config.choice, _shown(config), search_of(config, known))
     return Several(known, view, hub is None, Reload(config, warden, known) if hub is None else None)
 
 
 def open_aggregate(config: ProxyConfig, warden: Warden) -> Upstream:
     """The link of the only session there is, to every upstream."""
     hub = open_hub(config, warden, learns=False)
-    link = Aggregate(hub, hub.new_view(config.choice, _shown(config), hub.terms.search), owns_hub=True)
+    link = Aggregate(hub, hub.new_view(config.choice, _shown(config), search_of(config, hub)), owns_hub=True)
     link.take_config = Reload(config, warden, hub)
     return cast(Upstream, link)
 
@@ -146,6 +210,10 @@ def open_aggregate(config: ProxyConfig, warden: Warden) -> Upstream:
 def _shown(config: ProxyConfig) -> frozenset[str] | None:
     """The members that a profile shows. All are met all the same: a tool has one name in every profile."""
     return None if config.only is None else frozenset(config.only)
+
+
+def _has_credentials(upstream: SeveralUpstreams) -> bool:
+    return any(member.terms.credential for member in upstream.members)
 
 
 def _or(own: float | None, usual: float) -> float:

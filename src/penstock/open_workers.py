@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING
 from penstock import limits
 from penstock.effects.real import RealEffects
 from penstock.errors import UpstreamError
+from penstock.fleet.hop import Hops
 from penstock.fleet.owner_door import CONNECT_SECONDS
+from penstock.net.fetch import fetch
 from penstock.net.http_client import HttpClient
+from penstock.net.http_exchange import Reply, Request
 from penstock.peers import Peers
 from penstock.state.seals import Seals
 from penstock.wire.http.url import unix_url
 
 if TYPE_CHECKING:
     from penstock.config.worker_place import WorkerPlace
+    from penstock.downstream.mcp_head import Door
     from penstock.effects.fork import OpenLink
     from penstock.net.warden import Warden
+
+
+WHOSE = b"/penstock/whose"
+"""At the peer door: whether a worker gave out what has the name in the body."""
+_MOST_SAID = 1024
 
 
 class Siblings:
@@ -71,10 +80,47 @@ class Siblings:
             return False
         return client is not None
 
+    def others_than(self, tag: str) -> list[str]:
+        """The tags of the other workers."""
+        return [one for one in os.listdir(self._folder) if one != tag]
+
     async def close(self) -> None:
         """Closes every connection."""
         clients, self._clients = self._clients, {}
         await asyncio.gather(*(client.close() for client in clients.values()))
+
+
+class AskedSiblings:
+    """Who gave something out, as the siblings say themselves: each is asked."""
+
+    def __init__(self, siblings: Siblings, hops: Hops, tag: str) -> None:
+        self._siblings = siblings
+        self._hops = hops
+        self._tag = tag
+
+    async def tell(self, name: bytes) -> None:
+        """Who wants to know asks."""
+
+    async def drop(self, name: bytes) -> None:
+        """Likewise."""
+
+    async def who_has(self, name: bytes) -> str | None:
+        """The tag of the worker that says it has it."""
+        tags = self._siblings.others_than(self._tag)
+        said = await asyncio.gather(*(self._is_at(tag, name) for tag in tags))
+        return next((tag for tag, has_it in zip(tags, said, strict=True) if has_it), None)
+
+    async def _is_at(self, tag: str, name: bytes) -> bool:
+        client = await self._siblings.client_of(tag)
+        question = Request(b"POST", WHOSE, [], name, None, 0, {})
+        headers = self._hops.headers_for(question, tag)
+        try:
+            if client is None:
+                return False
+            answer = await fetch(client, b"POST", WHOSE, headers, name, _MOST_SAID, CONNECT_SECONDS)
+        except UpstreamError:
+            return False
+        return answer.status == 204
 
 
 class DividedEffects(RealEffects):
@@ -94,6 +140,23 @@ class WorkerPeers(Peers):
         self._siblings = Siblings(place.folder)
         self._parts = place.count if divides_limits else 1
         super().__init__(os.urandom(5).hex(), Seals(place.secret, None, "workers"), self._siblings)
+
+    def whereabouts(self) -> AskedSiblings:
+        """The siblings are asked what they have given out."""
+        return AskedSiblings(self._siblings, self._hops, self.tag)
+
+    def answer_peers(self, own: Door) -> None:
+        """What siblings bring goes to `own` from now on; what they ask is answered."""
+
+        def handle(request: Request, reply: Reply) -> None:
+            if request.target != WHOSE:
+                own(request, reply)
+            elif self._following is not None and self._following.is_ours(request.body):
+                reply.send(204, [])
+            else:
+                reply.send(404, [])
+
+        super().answer_peers(handle)
 
     async def listen(self) -> None:
         """Takes what siblings bring."""

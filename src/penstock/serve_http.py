@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock import logs as say
-from penstock.config.model import ProxyConfig
+from penstock.config.model import ProxyConfig, SeveralUpstreams
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door
 from penstock.downstream.router import Router, by_path
@@ -56,7 +56,10 @@ class _Listening:
         self._is_listening = False
         self._access: Access | None = None
         if config.access is None:
-            self._endpoints = [Endpoint(config, warden, reread, observers, self._end, fleet=fleet)]
+            make: Callable[..., Endpoint] = Endpoint
+            if isinstance(config.upstream, SeveralUpstreams):
+                from penstock.credential_endpoint import new_endpoint as make
+            self._endpoints = [make(config, warden, reread, observers, self._end, fleet=fleet)]
         else:
             from penstock.open_access import Access
 

@@ -143,13 +143,13 @@ def test_faults_are_told(auth: Any, words: str) -> None:
     assert words in str(found.value.args) + str(found.value.faults)
 
 
-def test_several_upstreams_never_see_a_clients_own_headers() -> None:
+def test_several_upstreams_never_see_all_of_a_clients_own_headers() -> None:
     import yaml
 
     from penstock.config.file import parse_file
     from penstock.errors import FaultyFile
 
-    servers = {"a": {"command": "x"}, "b": {"url": "http://b.example/", "auth": {"relay": {"X-Up": "A"}}}}
+    servers = {"a": {"command": "x"}, "b": {"url": "http://b.example/", "auth": "pass"}}
     with pytest.raises(FaultyFile) as found:
         parse_file("a.yaml", yaml.safe_dump({"mcpServers": servers}).encode())
     assert "single upstream" in str(found.value.faults)

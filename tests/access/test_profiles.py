@@ -179,15 +179,57 @@ def test_28_a_pinned_profile_that_is_deleted_shows_nothing(transport: str, tmp_p
             other.begin()
             assert tools_of(live) == ["echo"]
             proxy.write({**config, "profiles": {"reader": PROFILES["reader"]}})
-            wait_until(lambda: proxy.hello(PINNED).status == 403)
+            assert wait_until(lambda: proxy.hello(PINNED).status == 403)
             assert tools_of(live) == []
             assert live.call("echo")["error"]["code"] == -32601
             assert live.ask("resources/read", b'{"uri":"x://y"}')["error"]["code"] == -32601
             assert other.is_alive()
             proxy.write(config)
-            wait_until(lambda: proxy.hello(PINNED).status == 200)
+            assert wait_until(lambda: proxy.hello(PINNED).status == 200)
             assert seen(proxy, PINNED) == ["echo"]
             assert other.is_alive()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "streamable"])
+@pytest.mark.parametrize("how", ["deleted", "changed"])
+def test_28_a_call_under_way_in_a_profile_that_goes_ends_nobody_else(
+    transport: str, how: str, tmp_path: Path
+) -> None:
+    with Upstream(transport, tmp_path) as upstream:
+        config = config_of(upstream, choose={"default": "reader"})
+        with Guarded(tmp_path, config) as proxy:
+            live, other = proxy.door(path="/p/echoer/mcp"), proxy.door()
+            live.begin()
+            other.begin()
+            live.begin_order("hold", b"77", mark="m")
+            assert wait_until(lambda: any(b"x/hold" in line for line in upstream.reached()))
+            profiles: dict[str, Any] = {"reader": PROFILES["reader"]}
+            if how == "changed":
+                profiles["echoer"] = {"tools": {"allow": ["^(echo|ask)$"]}}
+            proxy.write({**config, "profiles": profiles})
+            assert wait_until(lambda: "as the file says now" in proxy.stderr)
+            live.until(lambda: live.posts[b"77"].is_over)  # whoever waits hears something
+            assert other.is_alive()
+            assert proxy.process.poll() is None
+
+
+@pytest.mark.parametrize("transport", ["stdio", "streamable"])
+def test_a_stream_that_is_older_than_a_reload_still_ends_with_the_process(
+    transport: str, tmp_path: Path
+) -> None:
+    with Upstream(transport, tmp_path) as upstream:
+        config = config_of(upstream, choose={"default": "reader"})
+        with Guarded(tmp_path, config) as proxy:
+            other = proxy.door()
+            other.begin()
+            stream = other.listen()
+            proxy.write({**config, "profiles": {"reader": PROFILES["reader"]}})
+            assert wait_until(lambda: "as the file says now" in proxy.stderr)
+            assert other.is_alive()
+            proxy.process.terminate()
+            other.until(lambda: stream.is_over)
+            assert not stream.was_cut
+            assert proxy.process.wait(20) == 0
 
 
 def test_a_token_that_is_taken_out_opens_nothing_any_more(tmp_path: Path) -> None:
@@ -199,12 +241,12 @@ def test_a_token_that_is_taken_out_opens_nothing_any_more(tmp_path: Path) -> Non
             door.begin()
             other.begin()
             proxy.write({**config, "auth": {"tokens": [both["tokens"][1]]}})
-            wait_until(lambda: proxy.hello(FREE).status == 401)
+            assert wait_until(lambda: proxy.hello(FREE).status == 401)
             call = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}'
             assert door.whole("POST", "/mcp", door.headers(), call).status == 401
             assert other.is_alive()
             proxy.file.write_text("auth: [")  # a bad file changes nothing
-            wait_until(lambda: "not right" in proxy.stderr)
+            assert wait_until(lambda: "not right" in proxy.stderr)
             assert other.is_alive()
             assert proxy.hello(FREE).status == 401
 

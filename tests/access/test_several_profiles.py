@@ -12,18 +12,11 @@ import pytest
 import yaml
 
 from doors import StdioDoor
-from gate import ROOT
+from gate import wait_until
 from guarded import Guarded, row, tools_of
+from several import member_entry as entry
 
-MEMBER = str(ROOT / "tests" / "upstreams" / "member.py")
 READER, WRITER, ADMIN = "canary-reader", "canary-writer", "canary-admin"
-
-
-def entry(name: str, *tools: str, record: Path | None = None) -> dict[str, Any]:
-    spec: dict[str, Any] = {"name": name, "tools": list(tools)}
-    if record is not None:
-        spec["record"] = str(record)
-    return {"command": sys.executable, "args": ["-S", MEMBER, json.dumps(spec)]}
 
 
 def config_of(work: Path) -> dict[str, Any]:
@@ -85,3 +78,116 @@ def test_a_profile_that_is_not_there(name: str, said: str, tmp_path: Path) -> No
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert said in done.stderr
+
+
+def searching(work: Path) -> dict[str, Any]:
+    reads = {"annotations": {"readOnlyHint": True}}
+    tools = [
+        tool("read_note", "Gives the text of a note", **reads),
+        tool("write_note", "Replaces the text of a note"),
+        tool("drop_note", "Removes a note"),
+        tool("call_tool", "Has the name of one of ours"),
+    ]
+    rule = {
+        "id": "not-by-big",
+        "conditions": [
+            {"method_equals": "tools/call"},
+            {"param_in": {"field": "name", "values": ["write_note"]}},
+        ],
+        "actions": [{"block": "Not in ${profile}"}],
+    }
+    return {
+        "mcpServers": {
+            "notes": entry("notes", *tools, record=work / "notes.record"),
+            "other": entry("other", "beyond", record=work / "other.record"),
+        },
+        "profiles": {
+            "big": {
+                "upstreams": ["notes"],
+                "tools": {"deny": ["^drop_"]},
+                "search": {"from_tokens": 1, "keep": ["^read_"], "limit": 1},
+            },
+            "short": {"search": {"from_tokens": 100000}},
+            "plain": {},
+        },
+        "choose": {"default": "plain"},
+        "interceptor": {"rules": [rule]},
+    }
+
+
+def tool(name: str, description: str, **more: Any) -> str:
+    return json.dumps({"name": name, "description": description, "inputSchema": {"type": "object"}, **more})
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_32_search_in_one_profile_and_not_in_another(era: str, tmp_path: Path) -> None:
+    with Guarded(tmp_path, searching(tmp_path)) as proxy:
+        big, plain, short = (proxy.door(None, era, path) for path in ("/p/big/mcp", "/mcp", "/p/short/mcp"))
+        for door in (big, plain, short):
+            if era == "legacy":
+                door.begin()
+        whole = ["read_note", "write_note", "drop_note", "notes__call_tool", "beyond"]
+        assert tools_of(plain) == whole
+        assert tools_of(short) == whole  # not enough of them to be worth a search
+        assert tools_of(big) == ["find_tools", "call_read_only_tool", "call_tool", "read_note"]
+        found = big.call("find_tools", b'{"query":"remove or replace or read a note"}')["result"]
+        assert len(found["structuredContent"]["tools"]) == 1
+        found = big.call("find_tools", b'{"query":"removes a note, beyond","limit":50}')["result"]
+        names = [one["name"] for one in found["structuredContent"]["tools"]]
+        assert "write_note" in names
+        assert "drop_note" not in names
+        assert "beyond" not in names
+
+        def wrapped(name: str, how: str = "call_tool") -> Any:
+            return big.call(how, json.dumps({"name": name, "arguments": {}}).encode())
+
+        # What is wrapped is what is direct, to the profile, the gate and the rules.
+        for name in ("drop_note", "beyond", "nothing", "write_note"):
+            direct = big.call(name)
+            assert "error" in direct
+            assert {**wrapped(name), "id": 0} == {**direct, "id": 0}
+        assert big.call("write_note")["error"]["message"] == "Not in big"
+        assert wrapped("notes__call_tool")["result"]["tool"] == "call_tool"
+        assert wrapped("write_note", "call_read_only_tool")["error"]["code"] == -32602
+        for door in (plain, short):
+            assert door.call("find_tools")["error"]["code"] == -32601
+            assert door.call("call_tool", b'{"name":"read_note"}')["error"]["code"] == -32601
+    assert b'"drop_note"' not in (tmp_path / "notes.record").read_bytes()
+    assert b'"write_note"' not in (tmp_path / "notes.record").read_bytes()
+    assert b"tools/call" not in (tmp_path / "other.record").read_bytes()
+
+
+def test_32_a_profile_with_search_over_stdio_and_after_a_reload(tmp_path: Path) -> None:
+    config = searching(tmp_path)
+    file = tmp_path / "penstock.yaml"
+    file.write_text(yaml.safe_dump(config, sort_keys=False))
+    words = [sys.executable, "-m", "penstock", "--config", str(file), "--profile", "big", "--stdio"]
+    with (tmp_path / "stderr").open("wb") as errors, StdioDoor(words, "legacy", errors) as door:
+        door.begin()
+        assert tools_of(door)[:3] == ["find_tools", "call_read_only_tool", "call_tool"]
+        assert door.call("call_tool", b'{"name":"drop_note"}')["error"]["code"] == -32601
+    with Guarded(tmp_path, config) as proxy:
+        config["profiles"]["plain"] = {"search": {"from_tokens": 1}}
+        proxy.write(config)
+
+        def seen() -> list[str]:
+            if proxy.hello().status != 200:  # it is being made anew
+                return []
+            door = proxy.door()
+            door.begin()
+            return tools_of(door)
+
+        assert wait_until(lambda: "as the file says now" in proxy.stderr)
+        assert wait_until(lambda: seen() == ["find_tools", "call_read_only_tool", "call_tool"])
+
+
+def test_the_first_search_comes_with_a_restart(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    with Guarded(tmp_path, config) as proxy:
+        config["profiles"]["reader"]["search"] = {"from_tokens": 1}
+        proxy.write(config)
+        assert wait_until(lambda: "as the file says now" in proxy.stderr)
+        assert "the first search needs a restart" in proxy.stderr
+        door = proxy.door(path="/p/reader/mcp")
+        door.begin()
+        assert tools_of(door) == ["find", "read"]

@@ -111,7 +111,7 @@ listen: 1
     assert 'timeouts.tools: invalid duration "0"; it must be positive' in text
     assert 'log.level must be one of debug, info, warning, error, not "warn"; did you mean "warning"?' in text
     assert "log.format must be one of text, json, not 7" in text
-    assert "validate must be one of schema, strict, not a list" in text
+    assert "validate must be one of off, schema, strict, not a list" in text
     assert '"listen" is here twice; the first is on line 6' in text
 
 

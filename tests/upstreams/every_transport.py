@@ -408,7 +408,7 @@ class Server:
         method, target, _ = line.split(b" ", 2)
         path, _, query = target.partition(b"?")
         reply = Reply(connection, None)
-        if self.options.bearer and path in (b"/mcp", b"/sse"):
+        if self.options.bearer and path in (b"/mcp", b"/sse", b"/messages"):
             allowed = [b"Bearer " + word.encode() for word in self.options.bearer.split(",")]
             allowed += [word.encode() for word in self.options.bearer.split(",")]
             if headers.get(b"authorization", headers.get(b"x-api-key")) not in allowed:

@@ -57,6 +57,21 @@ class Admission:
         self.expires = expires
 
 
+class Subject:
+    """Whose token is exchanged: what the caller showed last."""
+
+    __slots__ = ("expires", "token", "who")
+
+    def __init__(self, who: str) -> None:
+        self.who = who
+        self.token = b""
+        self.expires = 0.0
+
+    def show(self, token: bytes, expires: float) -> None:
+        """The caller has come again, maybe with another token."""
+        self.token, self.expires = token, expires
+
+
 class Challenge:
     """That somebody was not let in, and why, in the words of RFC 6750."""
 

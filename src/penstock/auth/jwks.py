@@ -44,7 +44,6 @@ class KeySet:
         self._asked = float("-inf")
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.fetches = 0
 
     def maybe_key(self, key_id: str | None) -> SigningKey | None:
         """The key with this id; without one, the only key that there is."""
@@ -98,7 +97,6 @@ class KeySet:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _refresh(self) -> None:
-        self.fetches += 1
         try:
             where = self._jwks or await self._discover()
             keys = _read_keys(await self._get(parse_url(where)))

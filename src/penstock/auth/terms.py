@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from penstock.policy.several.terms import SearchTerms
 from penstock.policy.tools.tool_filter import ToolFilter
 
 ALL = "all"
@@ -45,6 +46,20 @@ class AuthTerms(Struct, frozen=True):
     jwt: JwtTerms | None = None
 
 
+class SwapTerms(Struct, frozen=True):
+    """Where callers' tokens are exchanged for those of an upstream, and in whose name."""
+
+    token_url: str
+    client_id: str = ""
+    client_secret: str = ""
+    audience: str = ""
+    resource: str = ""
+    scopes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"SwapTerms({self.token_url!r})"  # whoever prints a configuration prints no secret
+
+
 class TlsTerms(Struct, frozen=True):
     """Files, each PEM: our certificate and key, and who signs those of clients."""
 
@@ -59,6 +74,7 @@ class ProfileTerms(Struct, frozen=True):
     name: str
     choice: ToolFilter = ToolFilter()
     upstreams: tuple[str, ...] | None = None  # None: all
+    search: SearchTerms | None = None  # None: as in the whole
 
 
 class ChooseTerms(Struct, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import cast
 
 from penstock.auth.terms import (
@@ -24,11 +25,12 @@ from penstock.config.check import Findings, Section
 from penstock.config.formats.document import Path
 from penstock.config.keys import SERVER_TABLES
 from penstock.config.model import patterns_in
+from penstock.config.outbound import maybe_add_url_fault
 from penstock.errors import ConfigError
 from penstock.policy.faults import did_you_mean, spoken_place
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
+from penstock.policy.several.terms import SearchTerms
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.wire.http.url import parse_url
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}").fullmatch
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
@@ -36,16 +38,19 @@ _ID = re.compile(r"[!-~]{1,64}").fullmatch
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _RESERVED = frozenset(("authorization", "cookie", "host", "origin", "content-type", "content-length"))
 _IN_PROFILES = ("deny", "allow", "read_only")
+ReadSearch = Callable[[Section, Path], SearchTerms]
 
 
 class AccessReading:
     """Reads those sections of one file, and notes what is wrong with them."""
 
-    def __init__(self, root: Section, findings: Findings, folder: str) -> None:
-        """`root` is the file, its kinds already checked; paths in it count from `folder`."""
+    def __init__(self, root: Section, findings: Findings, folder: str, search: ReadSearch | None) -> None:
+        """`root` is the file, its kinds already checked; paths in it count from `folder`; `search` reads what
+        a section asks for about finding tools."""
         self._root = root
         self._findings = findings
         self._folder = folder
+        self._search = search
 
     def read(self) -> AccessTerms:
         """What they ask for."""
@@ -185,17 +190,7 @@ class AccessReading:
         return url.rstrip("/")
 
     def _check_url(self, url: str, path: Path) -> None:
-        try:
-            found = parse_url(url)
-        except ConfigError as error:
-            self._findings.add_error(path, error)
-            return
-        if "?" in url or "#" in url or "@" in url:
-            self._add(path, f"{spoken_place(path)} must have no query, fragment or user")
-        elif not found.is_tls and found.host not in ("localhost", "127.0.0.1", "::1"):
-            self._add(
-                path, f"{spoken_place(path)} must begin with https://: others could read what is sent there"
-            )
+        maybe_add_url_fault(url, path, self._findings)
 
     # --- profiles ----------------------------------------------------------------------------------------
 
@@ -215,9 +210,10 @@ class AccessReading:
                 read_only=bool(tools.get("read_only")),
             )
             upstreams = section.get("upstreams")
-            out.append(
-                ProfileTerms(name, choice, None if upstreams is None else tuple(cast("list[str]", upstreams)))
-            )
+            only = None if upstreams is None else tuple(cast("list[str]", upstreams))
+            found = cast("Section | None", section.get("search"))
+            search = self._search(found, (*path, "search")) if found is not None and self._search else None
+            out.append(ProfileTerms(name, choice, only, search))
         return out
 
     def _patterns(self, tools: Section, name: str, path: Path) -> tuple[Pattern, ...]:

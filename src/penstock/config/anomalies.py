@@ -20,6 +20,7 @@ class Anomalies(Struct, frozen=True):
     budget: float
     watch: tuple[str, ...]
     file: str | None = None  # of alerts
+    learns_into: str | None = None  # the baseline's own file
 
     @property
     def known(self) -> Baseline:
@@ -51,4 +52,5 @@ def read_anomalies(section: Section | None, findings: Findings) -> Anomalies | N
         findings.add_error(("anomalies", key), error)
         return None
     alert = cast(Section, section.get("alert") or {})
-    return Anomalies(baseline, budget, watch, cast("str | None", alert.get("file")))
+    learns_into = str(section["baseline"]) if section.get("learn") else None
+    return Anomalies(baseline, budget, watch, cast("str | None", alert.get("file")), learns_into)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import cast
 
 from penstock.config.formats.document import Path
 from penstock.config.keys import INTERCEPTOR, SECTIONS
@@ -248,3 +249,9 @@ _READERS: dict[Kind, Reader] = {
         {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0, "maximum": 65535}]},
     ),
 }
+
+
+def finds_tools(root: Section) -> bool:
+    """Whether tools are found and not listed, for everybody or in a profile."""
+    profiles = cast("dict[str, Section]", root.get("profiles") or {})
+    return "search" in root or any("search" in profile for profile in profiles.values())

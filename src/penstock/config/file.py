@@ -6,11 +6,13 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import structs
 
 from penstock import limits
 from penstock.config.anomalies import Anomalies, read_anomalies
-from penstock.config.check import Findings, Section, check_section
+from penstock.config.check import Findings, Section, check_section, finds_tools
 from penstock.config.formats.document import Document, Path, Unreadable
 from penstock.config.formats.reading import read_document
 from penstock.config.keys import ACCESS, INTERCEPTOR, OBSERVED, SERVER_TABLES, SEVERAL
@@ -207,7 +209,8 @@ class ConfigReading:
             return None
         from penstock.config.access_file import AccessReading
 
-        return AccessReading(self.root, self.findings, os.path.dirname(self.path)).read()
+        search = self._members.search if self._members is not None else None
+        return AccessReading(self.root, self.findings, os.path.dirname(self.path), search).read()
 
     def _dashboard(self) -> str | None:
         section = cast(Section, self.root.get("dashboard") or {})
@@ -294,7 +297,8 @@ class ConfigReading:
         for table in SERVER_TABLES:
             for name, server in cast("dict[str, Section]", self.root.get(table) or {}).items():
                 servers[name] = (table, name), server
-        if servers or self._picked is not None or "server" in upstream or self.root.keys() & set(SEVERAL):
+        is_asked = self.root.keys() & set(SEVERAL) or finds_tools(self.root)
+        if servers or self._picked is not None or "server" in upstream or is_asked:
             from penstock.config.members import MembersReading
 
             self._members = MembersReading(self)
@@ -337,20 +341,18 @@ class ConfigReading:
                     headers.append(make_header(header, _own_spelling(value), name, self._environ))
                 except ConfigError as error:
                     self.findings.add_error((*path, name, header), error)
-        is_stripped: bool | None = None
-        relays: tuple[tuple[bytes, bytes], ...] = ()
+        seen: dict[str, Any] = {}
         if "auth" in section:
             from penstock.config.outbound import read_outbound
 
-            is_stripped, relays = read_outbound(section, (*path, "auth"), self.findings)
+            seen = structs.asdict(read_outbound(section, (*path, "auth"), self.findings, self._expanded))
         try:
             return UrlUpstream(
                 parse_url(url),
                 tuple(headers),
                 section.get("on_loss") in ("reconnect", "retry"),
                 bool(section.get("cookies")),
-                is_stripped=is_stripped,
-                relays=relays,
+                **seen,
             )
         except ConfigError as error:
             if url:

@@ -30,7 +30,7 @@ _REACH = (
         "auth",
         Kind.SECTION,
         "What of a client's own headers goes to `url`: none (`strip`, the default with `auth` or several "
-        "upstreams), all (`pass`), or some by another name (`relay`).",
+        "upstreams), all (`pass`), some by another name (`relay`), or a token made of the caller's (`swap`).",
         ("strip", "pass"),
         "outbound",
     ),
@@ -64,7 +64,8 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key(
             "validate",
             Kind.CHOICE,
-            "Check what the upstream sends against the MCP schema: tell, or also withhold.",
+            "Check what the upstream sends against the MCP schema: tell, or also withhold. "
+            "`off`: what nobody looks at passes as it comes.",
             MODES,
         ),
         Key(
@@ -243,6 +244,27 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
     "outbound": (
         Key("mode", Kind.CHOICE, "`auth: strip` alone is enough.", ("strip", "pass")),
         Key("relay", Kind.TEXT_MAP, "A header of clients', and by which name it goes to the upstream."),
+        Key(
+            "swap",
+            Kind.SECTION,
+            "With several servers and `auth.jwt`: exchange the caller's token (RFC 8693).",
+            section="swap",
+        ),
+        Key(
+            "lists",
+            Kind.CHOICE,
+            "With several servers, `relay` or `swap`: who the tools are learnt for: `own`, nobody (default), "
+            "or `caller`, the first who comes, for all.",
+            ("own", "caller"),
+        ),
+    ),
+    "swap": (
+        Key("token_url", Kind.TEXT, "Where tokens are exchanged."),
+        Key("client_id", Kind.TEXT, "Who we are there."),
+        Key("client_secret", Kind.TEXT, "What proves it, as `${VAR}`; sent as HTTP Basic."),
+        Key("audience", Kind.TEXT, "For whom the new token shall be, by name."),
+        Key("resource", Kind.TEXT, "For whom the new token shall be, by URL."),
+        Key("scopes", Kind.TEXTS, "What it shall be good for."),
     ),
     "tls": (
         Key("cert", Kind.TEXT, "Our certificate and those that lead to its root (PEM)."),
@@ -252,6 +274,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
     "profile": (
         Key("upstreams", Kind.TEXTS, "Names in `mcpServers`: only these; default all."),
         Key("tools", Kind.SECTION, "Which tools are left: `deny`, `allow` and `read_only`.", section="tools"),
+        Key("search", Kind.SECTION, "Find tools here instead of listing them.", section="search"),
     ),
     "choose": (
         Key("header", Kind.TEXT, "A header in which a client names its profile."),
@@ -286,6 +309,12 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("baseline", Kind.TEXT, "What `penstock baseline` has written; frozen while Penstock runs."),
         Key("group_by", Kind.CHOICE, "How the baseline was made; another one is refused.", ("client_name",)),
         Key("budget", Kind.TEXT, "Usual sessions that may raise an alert; default `1/500 sessions`."),
+        Key(
+            "learn",
+            Kind.FLAG,
+            "Add sessions in which nothing was refused or told of to the baseline's file; they count from "
+            "the next start on. Default false.",
+        ),
         Key("watch", Kind.TEXTS, "Which kinds: tool place shape size rate errors sequence hour spread."),
         Key("alert", Kind.SECTION, "Where alerts go; stderr hears of them anyway.", section="alert"),
     ),

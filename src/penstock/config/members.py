@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec import structs
 
-from penstock.config.check import Section
+from penstock.config.check import Section, finds_tools
 from penstock.config.formats.document import Path
 from penstock.config.model import CommandUpstream, Member, SeveralUpstreams, UrlUpstream, patterns_in
 from penstock.errors import ConfigError
@@ -33,7 +33,7 @@ from penstock.policy.tools.tool_filter import ToolFilter
 if TYPE_CHECKING:
     from penstock.config.file import ConfigReading, Servers, Upstream
 
-ONLY_AMONG_SEVERAL = ("rename", "prefix", "lazy", "idle_stop", "required", "ask", "uris", "methods")
+ONLY_AMONG_SEVERAL = ("rename", "prefix", "lazy", "idle_stop", "required", "ask", "uris", "methods", "share")
 """Keys of an entry that mean something only where we stand for it: one that has any is not just passed on."""
 
 _LEAST_BUDGET = 16
@@ -84,13 +84,14 @@ class MembersReading:
             len(active) > 1
             or self.terms_of_one() is not None
             or any(name in entry for entry in entries for name in ONLY_AMONG_SEVERAL)
+            or any("swap" in cast(Section, entry.get("auth") or {}) for entry in entries)
         )
 
     def terms_of_one(self) -> SeveralTerms | None:
         """What is asked for of the whole where even one server is a whole; None where it is not."""
         root = self._reading.root
         is_named = cast(Section, root.get("names") or {}).get("prefix") == "always"
-        return self._whole() if is_named or "search" in root else None
+        return self._whole() if is_named or finds_tools(root) else None
 
     def read(self, active: Servers) -> SeveralUpstreams | None:
         """The members and what is asked for of them; None when they have faults."""
@@ -144,18 +145,27 @@ class MembersReading:
             uris=self._compiled(server, "uris", path),
             methods=self._compiled(server, "methods", path),
             exits_on_loss=server.get("on_loss") == "exit",
+            is_shared=bool(server.get("share")),
             shows_origin=bool(server.get("show_origin", True)),
             list_seconds=cast("float", times.get("list", MemberTerms("", "").list_seconds)),
             digest=_digest(upstream),
+            credential=_credential(upstream),
+            lists_by_caller=isinstance(upstream, UrlUpstream) and upstream.lists_by_caller,
         )
         if upstream is None:
             return None
         if isinstance(upstream, CommandUpstream):
             upstream = structs.replace(upstream, inherits=bool(server.get("inherit_env")), reconnect=False)
         else:
-            if upstream.relays or upstream.is_stripped is False:
-                text = "is for a single upstream: several never see a client's own headers"
-                self._findings.add((*path, "auth"), f"{spoken_place((*path, 'auth'))}: relay and pass {text}")
+            if server.get("share"):
+                text = "share is for a command: who is at a url serves all sessions as it likes"
+                self._findings.add((*path, "share"), f"{spoken_place((*path, 'share'))}: {text}")
+            place = spoken_place((*path, "auth"))
+            if upstream.is_stripped is False:
+                text = "is for a single upstream: several never see all of a client's own headers"
+                self._findings.add((*path, "auth"), f"{place}: pass {text}")
+            if upstream.swap is not None and "jwt" not in cast(Section, self._reading.root.get("auth") or {}):
+                self._findings.add((*path, "auth"), f"{place}: swap needs auth.jwt: whose tokens are swapped")
             upstream = structs.replace(upstream, reconnect=False, renews=True)
         return Member(
             terms,
@@ -267,6 +277,13 @@ def as_one_of_several(upstream: CommandUpstream | UrlUpstream, terms: SeveralTer
     """One upstream that was named without a table of servers, where it shall be one of several."""
     member = MemberTerms("upstream", "upstream", digest=_digest(upstream))
     return SeveralUpstreams((Member(member, upstream),), structs.replace(terms, members=(member,)))
+
+
+def _credential(upstream: CommandUpstream | UrlUpstream | None) -> str:
+    """What of each caller's own an upstream gets."""
+    if not isinstance(upstream, UrlUpstream):
+        return ""
+    return "swap" if upstream.swap is not None else "relay" if upstream.relays else ""
 
 
 def _digest(upstream: CommandUpstream | UrlUpstream | None) -> bytes:

@@ -19,7 +19,7 @@ from penstock.wire.http.url import Url
 from penstock.wire.sizes import BadSize, parse_size, spoken_size
 
 if TYPE_CHECKING:
-    from penstock.auth.terms import AccessTerms
+    from penstock.auth.terms import AccessTerms, SwapTerms
     from penstock.config.anomalies import Anomalies
     from penstock.config.shared import PeerSettings, SharedSettings
     from penstock.config.variants import Variants
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.observe.replay import ReplayBook
     from penstock.observe.settings import ObserveSettings
     from penstock.policy.rules.interceptor_config import InterceptorConfig
-    from penstock.policy.several.terms import MemberTerms, SeveralTerms
+    from penstock.policy.several.terms import MemberTerms, SearchTerms, SeveralTerms
     from penstock.watch.settings import DashboardSettings
 
 INHERITED = tuple("HOME LOGNAME PATH SHELL TERM USER LANG LC_ALL LC_CTYPE TMPDIR TZ SYSTEMROOT".split())
@@ -61,6 +61,8 @@ class UrlUpstream(Struct, frozen=True):
     renews: bool = False  # begin a session again that it has forgotten
     is_stripped: bool | None = None  # whether clients' own headers stay here; None: where callers are known
     relays: tuple[tuple[bytes, bytes], ...] = ()  # a client's header (lower case), and its name upstream
+    swap: SwapTerms | None = None  # what is made of a caller's token
+    lists_by_caller: bool = False  # what the first caller's credential shows of it is shown to all
 
 
 class ReplayUpstream(Struct, frozen=True):
@@ -108,7 +110,7 @@ class ProxyConfig(Struct, frozen=True):
         "inspect"  # what becomes of an array of messages where the protocol has them: inspect, refuse
     )
     on_crash: str = "answer"  # what who waits hears when the upstream is lost: answer, silent
-    validate: str | None = None  # "schema" or "strict": check the upstream's messages against the MCP schema
+    validate: str | None = None  # "off", "schema" or "strict": whether the upstream is held to the MCP schema
     log_level: str = "info"
     log_format: str = "text"
     listen: tuple[str, int] | None = None  # None: the client is on our stdin and stdout
@@ -129,6 +131,7 @@ class ProxyConfig(Struct, frozen=True):
     profile: str = ""  # which profile this is the view of
     dashboard: DashboardSettings | None = None  # the live view, where it was asked for
     only: tuple[str, ...] | None = None  # of several upstreams, those that it shows
+    search: SearchTerms | None = None  # how tools are found in it, if not as in the whole
 
     @property
     def strips(self) -> bool:

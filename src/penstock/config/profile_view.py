@@ -16,7 +16,7 @@ def view_of(config: ProxyConfig, name: str) -> ProxyConfig:
     choice = config.choice
     if terms.choice.is_active:
         choice = structs.replace(choice, also=terms.choice)
-    return structs.replace(config, choice=choice, profile=name, only=terms.upstreams)
+    return structs.replace(config, choice=choice, profile=name, only=terms.upstreams, search=terms.search)
 
 
 def only_profile(config: ProxyConfig, name: str) -> ProxyConfig:

@@ -12,6 +12,7 @@ MEMBER_KEYS = (
     Key("rename", Kind.TEXT_MAP, "Its own names of tools, with what clients shall see instead."),
     Key("lazy", Kind.FLAG, "With several: start it when it is needed first; needs `lists.keep`."),
     Key("idle_stop", Kind.DURATION, "With several: stop it when nobody has used it for so long."),
+    Key("share", Kind.FLAG, "With several, a command: one process for all sessions."),
     Key("required", Kind.FLAG, "With several: do not start without it."),
     Key("ask", Kind.TEXTS, "With several: what it may ask of clients: sampling, elicitation, roots."),
     Key("uris", Kind.TEXTS, "With several: patterns of the resources that are its own."),

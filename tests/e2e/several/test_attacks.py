@@ -11,9 +11,11 @@ import pytest
 from doors import Client, is_answer
 from several import ROOT, Several, over_http, says
 from trials.attack import client_bytes, hostile_upstreams
+from trials.attack.campaign import SEVERAL, Plan, run
 from trials.attack.judge import denied_calls, hidden_names
 from trials.attack.orders import as_order
-from trials.attack.rows import DENY, PASSED
+from trials.attack.rows import DENY, LEAK, PASSED
+from trials.attack.several import IMITATIONS, SeveralCell, judged, reach
 
 EVERY = ROOT / "tests" / "upstreams" / "every_transport.py"
 MESSAGES = [row for row in client_bytes.ATTACKS if len(row.raw) < 20_000 and b"\n" not in row.raw]
@@ -72,23 +74,6 @@ def test_no_upstream_shows_what_is_hidden(tmp_path: Path) -> None:
         assert is_well(client)
 
 
-IMITATIONS = [
-    '{"jsonrpc":"2.0","id":50,"result":{"forged":1}}',
-    '{"jsonrpc":"2.0","id":5e1,"result":{"forged":1}}',
-    '{"id":50,"jsonrpc":"2.0","error":{"code":-1,"message":"forged"}}',
-    '{"jsonrpc":"2.0","id":50,"id":ID,"result":{"forged":1}}',
-    '{"jsonrpc":"2.0","id":ID,"result":{"a":1},"id":50}',
-    '[{"jsonrpc":"2.0","id":50,"result":{"forged":1}}]',
-    '{"jsonrpc":"2.0","id":50,"result":{"forged":',
-    '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":50,"reason":"forged"}}',
-    '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"penstock:1","reason":"forged"}}',
-    '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1,"message":"forged"}}',
-    '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"penstock:1","message":"forged"}}',
-    '{"jsonrpc":"2.0","id":"penstock:1","result":{"forged":1}}',
-    '{"jsonrpc":"2.0","id":"q","method":"tasks/get","params":{"taskId":"good+t1","forged":1}}',
-]
-
-
 def test_who_imitates_another_upstream_reaches_nobody(tmp_path: Path) -> None:
     several = Several(tmp_path)
     several.add(
@@ -103,7 +88,8 @@ def test_who_imitates_another_upstream_reaches_nobody(tmp_path: Path) -> None:
         client.request(b"49", "tools/call", b'{"name":"ask_sampling","arguments":{}}')
         asked = json.loads(client.message(lambda raw: b"sampling/createMessage" in raw).raw)
         client.request(b"50", "tools/call", slow)
-        client.call("say", json.dumps({"lines": [*IMITATIONS, link]}).encode())
+        lines = [line for one in IMITATIONS if one.era != "modern" for line in one.lines]
+        client.call("say", json.dumps({"lines": [*lines, link]}).encode())
         assert says(json.loads(client.answer(b"50"))) == "good:slow"
         client.say(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {"for": "good"}}).encode())
         assert json.loads(client.answer(b"49"))["result"]["answer"] == {"for": "good"}
@@ -122,3 +108,32 @@ def test_a_task_that_pretends_to_be_anothers_stays_its_own(tmp_path: Path) -> No
         assert task == "bad+good+t1"
         assert "error" in client.ask("tasks/get", json.dumps({"taskId": task}).encode())
     assert not any(one["method"] == "tasks/get" for one in several.heard("good"))
+
+
+ROWS = 60
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("client", ["stdio", "sse", "streamable"])
+def test_nothing_is_forged_crossed_or_reached_across_profiles(
+    client: str, version: str, tmp_path: Path
+) -> None:
+    results = run(Plan(client, SEVERAL, version), tmp_path)
+    assert len(results) > ROWS
+    assert [result for result in results if result.is_bad] == []
+
+
+def test_the_judge_sees_what_is_forged_and_what_is_reached(tmp_path: Path) -> None:
+    """That it can fail: a client of the hostile upstream itself hears what is forged, and one of the whole
+    reaches what another profile has."""
+    cell = SeveralCell(tmp_path, "streamable", "2025-11-25")
+    try:
+        forged = IMITATIONS[0].lines[0].replace("50", "ID")
+        cell.attacker.call("say", json.dumps({"lines": [forged]}).encode())
+        assert judged(cell, "103", "its own id", lambda: (PASSED, "")).verdict == LEAK
+        cell.attacker = cell.bystander
+        assert reach(cell, "tools/call", b'{"name":"buy","arguments":{}}')[0] == LEAK
+        assert reach(cell, "resources/read", b'{"uri":"shop:x"}')[0] == LEAK
+        assert reach(cell, "tasks/get", b'{"taskId":"shop+t1"}')[0] == LEAK
+    finally:
+        cell.close()

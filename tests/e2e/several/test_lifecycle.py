@@ -7,9 +7,10 @@ import os
 import signal
 import socket
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
-from doors import DEADLINE, StdioDoor
+from doors import DEADLINE, LegacyDoor, StdioDoor
 from several import PENSTOCK, Several, names, over_http, says, wait_until
 
 CHANGED = b"notifications/tools/list_changed"
@@ -214,3 +215,59 @@ def status_of(port: int) -> tuple[int, list[str]]:
         timeout=DEADLINE,
     )
     return done.returncode, done.stdout.splitlines()
+
+
+FAILING = """
+echo $$ >> {work}/tries
+while test -e {work}/hang; do sleep 0.05; done
+test -e {work}/good || exit 7
+exec "$@"
+"""
+
+
+def test_five_failures_in_a_row_open_the_breaker(tmp_path: Path) -> None:
+    good, hang, tries = (tmp_path / name for name in ("good", "hang", "tries"))
+    several = Several(tmp_path).add("one").add("bad", tools=["work"])
+    entry = several.servers["bad"]
+    words = ["-c", FAILING.format(work=tmp_path), "sh", entry["command"], *entry["args"]]
+    several.add_entry("bad", {"command": "sh", "args": words})
+    good.touch()
+    with several.listening() as port, over_http(port) as client:
+        assert says(client.call("work")) == "bad:work"
+        good.unlink()
+        os.kill(several.starts("bad")[-1], signal.SIGKILL)
+        several.said("bad has failed 5 times in a row")
+        assert "breaker=open" in line_of(port, "bad")
+        before = len(tries.read_text().splitlines())
+        hang.touch()
+        wait_until(lambda: "breaker=half-open" in line_of(port, "bad"))
+        for _ in range(50):  # the attempt hangs; nobody waits for it, and nobody else tries
+            assert client.call("work")["error"]["message"] == "bad is not available"
+        with over_http(port) as another:
+            assert another.call("work")["error"]["message"] == "bad is not available"
+            assert says(another.call("echo")) == "one:echo"
+        assert len(tries.read_text().splitlines()) == before + 1
+        good.touch()
+        hang.unlink()
+        wait_until(lambda: "result" in client.call("work"))
+        assert line_of(port, "bad").startswith("bad ready")
+        assert "breaker" not in line_of(port, "bad")
+
+
+def test_one_loss_that_many_sessions_tell_of_is_one(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one", tools=["work"]).add("two")
+    with several.listening() as port, ExitStack() as opened:
+        clients = [opened.enter_context(over_http(port, listens=False)) for _ in range(8)]
+        pids = [client.call("work")["result"]["pid"] for client in clients]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: line_of(port, "one").startswith("one ready") and "links=0" in line_of(port, "one"))
+        assert "in a row" not in several.errors.read_text()
+        for client in clients:
+            wait_until(lambda client=client: "result" in client.call("work"))
+
+
+def line_of(port: int, name: str) -> str:
+    with LegacyDoor(port, "legacy") as client:
+        lines = client.whole("GET", "/status").body.decode().splitlines()
+    return next(line for line in lines if line.startswith(f"{name} "))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from several import Several, names, over_http, says, wait_until
 
 ABLE = b'{"sampling":{},"elicitation":{},"roots":{"listChanged":true}}'
@@ -147,3 +149,23 @@ def test_a_hostile_upstream_answers_nobody_elses_request(tmp_path: Path) -> None
         assert says(json.loads(client.answer(b"50"))) == "good:slow"
         assert not any(b"forged" in one.raw for one in client.heard)
         assert names(client) == ["hang", "slow", "say"]
+
+
+TWICE = [
+    b'{"progressToken":1,"progressToken":2}',
+    b'{"progressToken":1,"progressTok\\u0065n":2}',
+    b'{"a":1,"a":2}',
+    b'{"progressToken":{}}',
+]
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_what_can_be_read_in_two_ways_is_answered(share: bool, tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one", {"share": share}, tools=["echo"]).add("two", tools=["other"])
+    with several.listening() as port, over_http(port) as client:
+        for meta in TWICE:
+            client.ask("tools/call", b'{"name":"echo","arguments":{},"_meta":%b}' % meta)
+        refused = client.ask("tools/call", b'{"name":"echo","arguments":{},"_meta":%b}' % TWICE[0])
+        assert refused["error"]["code"] == -32602
+        assert says(client.call("echo")) == "one:echo"
+    assert "Traceback" not in several.errors.read_text()

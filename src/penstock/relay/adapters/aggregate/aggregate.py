@@ -56,9 +56,11 @@ _NOT_FOUND = -32002  # a resource, in the older era
 class Aggregate(FromMembers):
     """One session's link to all upstreams of a door."""
 
-    def __init__(self, hub: Hub, view: View, *, owns_hub: bool = False) -> None:
+    def __init__(
+        self, hub: Hub, view: View, *, owns_hub: bool = False, credential: object | None = None
+    ) -> None:
         """With `owns_hub` this session is the only one: its links learn what the upstreams are like."""
-        super().__init__(hub, view, owns_hub=owns_hub)
+        super().__init__(hub, view, owns_hub=owns_hub, credential=credential)
         self._routes: dict[str, Callable[[Message], None]] = {
             "tools/call": self._call,
             "initialize": self._initialize,
@@ -91,8 +93,13 @@ class Aggregate(FromMembers):
         """Sends a message to whom it is for."""
         if message.method is None:
             self._take_answer(message)
-        else:
+            return
+        try:
             self._routes.get(message.method, self._vendor)(message)
+        except ValueError:
+            # Two readers could see two tokens, tasks or owners in it.
+            self.pending.pop(id_key(message.id_token or b""), None)
+            self.fail(message, INVALID_PARAMS, "Invalid params: they can be read in two ways")
 
     def _take_answer(self, message: Message) -> None:
         if not self.questions.answer(message):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from penstock.errors import PenstockError, UpstreamError
+from penstock.errors import ConnectFailed, PenstockError, SessionRefused, UpstreamError
 from penstock.policy.exchange import NO_SESSION, Exchange
 from penstock.policy.several.spliced import edited, resource_uris, with_origin, with_task_prefix
 from penstock.policy.verdict import FORWARD, Answer, Forward
@@ -13,7 +13,7 @@ from penstock.relay.adapters.aggregate.listening import ACKNOWLEDGED, Listening,
 from penstock.relay.adapters.aggregate.member import Known, Member
 from penstock.relay.adapters.aggregate.member_link import MemberLink
 from penstock.relay.adapters.aggregate.notices import list_changed
-from penstock.relay.adapters.aggregate.questions import KINDS
+from penstock.relay.adapters.aggregate.questions import KINDS, maybe_params
 from penstock.relay.adapters.aggregate.replies import as_message
 from penstock.relay.adapters.aggregate.session_links import Pending, SessionLinks
 from penstock.wire.mcp.eras import Era
@@ -143,9 +143,15 @@ class FromMembers(SessionLinks):
             return message.raw if self._is_under_way(link, message) else None
         if method == "notifications/cancelled":
             return self.questions.cancelled(link, message)
-        if method == "notifications/initialized":
+        if method == "notifications/initialized" or self._is_anothers(link, message):
             return None
         return with_task_prefix(message.raw, link.slug, is_request=False)
+
+    def _is_anothers(self, link: MemberLink, message: Message) -> bool:
+        """Whether it tells of a resource that this client follows at another member."""
+        if message.method != "notifications/resources/updated" or not self.subscribed:
+            return False
+        return self.subscribed.get(str(maybe_params(message).get("uri")), link.name) != link.name
 
     def _is_under_way(self, link: MemberLink, message: Message) -> bool:
         found: list[bool] = []
@@ -160,8 +166,10 @@ class FromMembers(SessionLinks):
     def _list_changed(self, link: MemberLink, kind: str) -> None:
         """Fetches a list once more; while that is under way, one more time at most."""
         if kind == "resources":
-            link.member.uris.forget()
+            self.resources.forget(link.member)
             self.notices.changed(kind)
+        elif link.is_of_caller and not link.member.terms.lists_by_caller:
+            self.hub.learn_again(link.member)
         elif link.refetch is not None:
             link.is_changed_again = True
         elif link.is_ready:
@@ -210,7 +218,7 @@ class FromMembers(SessionLinks):
         if link.known is None:
             self.refuse_modern()
             return
-        if self.owns_hub:
+        if link.learns:
             self.hub.learnt(link.member, link.known)
         else:
             link.member.greeted(self.loop.time())
@@ -238,7 +246,9 @@ class FromMembers(SessionLinks):
         self.hub.close_link(link)
         if self.hub.members.get(link.name) is not link.member:
             return
-        if not error.is_of_one_session or link.known is None:
+        if link.member.terms.credential and not self.owns_hub and not _is_everybodys(error):
+            log.warning("%s does not serve one caller. %s.", link.name, error.detail)
+        elif not error.is_of_one_session or link.known is None:
             self.hub.lost(link.member, error, wants)
         elif self.listenings:
             self.back(link.member)
@@ -264,6 +274,11 @@ class FromMembers(SessionLinks):
         known = link.known or link.member.known
         if link.is_ready and self.level is not None and known is not None and known.greeting.has("logging"):
             link.start(quietly(link, "logging/setLevel", self.level))
+
+
+def _is_everybodys(error: UpstreamError) -> bool:
+    """Whether a loss says something of the upstream, and not only of the credential that it was shown."""
+    return isinstance(error, ConnectFailed) and not isinstance(error, SessionRefused)
 
 
 async def quietly(link: MemberLink, method: str, params: bytes) -> None:

@@ -16,7 +16,7 @@ from penstock.errors import PenstockError, UpstreamError
 from penstock.policy.several.naming import NameLedger
 from penstock.policy.several.terms import MemberTerms, SearchTerms, SeveralTerms
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.relay.adapters.aggregate.member import Known, Member, State
+from penstock.relay.adapters.aggregate.member import Breaker, Known, Member, State
 from penstock.relay.adapters.aggregate.member_link import MemberLink
 from penstock.relay.adapters.aggregate.opening import own_opening
 from penstock.relay.adapters.aggregate.replies import reply_alone
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # loaded where lists are kept
 
 log = logging.getLogger("penstock")
 
-OpenMember = Callable[[MemberTerms], UpstreamLink]
+OpenMember = Callable[[MemberTerms, object | None], UpstreamLink]
 
 
 class AllFailed(UpstreamError):
@@ -67,6 +67,7 @@ class Hub:
         self._open_member = open_member
         self._loop = asyncio.get_running_loop()
         self.members = {one.name: self._new_member(one) for one in terms.members}
+        self.finds = bool(reserved)  # names of our own are kept free, for finding tools
         self.tool_names = NameLedger(terms.names, reserved)
         self.prompt_names = NameLedger(terms.names)
         self.views: list[View] = []
@@ -95,7 +96,7 @@ class Hub:
             self.keeping.load()
 
     def _new_member(self, terms: MemberTerms) -> Member:
-        return Member(terms, lambda: self._open_member(terms))
+        return Member(terms, lambda credential: self._open_member(terms, credential))
 
     def new_view(
         self, choice: ToolFilter, only: frozenset[str] | None = None, search: SearchTerms | None = None
@@ -149,7 +150,7 @@ class Hub:
         missing = [one for one in members if one.terms.is_required and one.known is None]
         if missing:
             self.on_fatal(RequiredFailed(missing))
-        elif members and all(one.known is None and one.was_failed for one in members):
+        elif members and all(one.known is None and one.was_failed and not one.waits for one in members):
             self.on_fatal(AllFailed(members))
 
     def _say_lists(self) -> None:
@@ -191,9 +192,13 @@ class Hub:
         if self._is_over:
             return
         was_known = member.known is not None
+        before = member.breaker
         at = member.lost(error, self._loop.time(), wants_credentials)
         text = error.cause or error.detail
         log.warning("%s is %s: %s. %s.", member.name, member.state, error.headline, text)
+        if before is Breaker.CLOSED and member.breaker is Breaker.OPEN:
+            said = "%s has failed %d times in a row: calls to it fail at once until it answers us."
+            log.warning(said, member.name, member.losses)
         if member.terms.exits_on_loss and was_known:
             self.on_fatal(error)
             return
@@ -206,7 +211,9 @@ class Hub:
 
     def _retry(self, member: Member) -> None:
         self._retries.pop(member.name, None)
-        if not self._is_over and self.members.get(member.name) is member:
+        is_learnt = bool(member.terms.credential) and member.state is State.READY  # over a caller's link
+        if not self._is_over and not is_learnt and self.members.get(member.name) is member:
+            member.is_probed = True
             self.look_again(member)
 
     def _forget_retry(self, member: Member) -> None:
@@ -222,10 +229,14 @@ class Hub:
 
     # --- learning over links of our own ------------------------------------------------------------------
 
+    def learn_again(self, member: Member) -> None:
+        """A list has changed that is learnt in nobody's name."""
+        self._loop.call_later(self.terms.lists.debounce_seconds, self._learn, member)
+
     def _learn(self, member: Member) -> None:
         if member.name in self._learning or self._is_over:
             return
-        if member.state is not State.DOWN:
+        if member.known is None and member.state is not State.DOWN:
             member.state = State.STARTING
         link = self._learning[member.name] = MemberLink(member, _Learner(self))
         link.greet(own_opening(Era.LEGACY), learns=True)
@@ -311,6 +322,8 @@ class Hub:
                 self._forget_retry(member)
                 for retire in list(self.on_retired):
                     retire(member)
+                if member.shared is not None:
+                    member.shared.retire()
         for view in self.views:
             view.forget()
         for name, member in new.items():
@@ -342,6 +355,9 @@ class Hub:
             self._modern.cancel()
         while self._closing:
             await asyncio.wait(self._closing)
+        for member in self.members.values():
+            if member.shared is not None:
+                await member.shared.close()
 
 
 class _Learner:

@@ -74,7 +74,8 @@ class LinkOwner(Protocol):
 class MemberLink:
     """One connection."""
 
-    def __init__(self, member: Member, owner: LinkOwner) -> None:
+    def __init__(self, member: Member, owner: LinkOwner, credential: object | None = None) -> None:
+        """`credential`: whose link it is, where the upstream sees that."""
         self.member = member
         self.name = member.name
         self.slug = member.terms.slug
@@ -93,6 +94,9 @@ class MemberLink:
         self.is_changed_again = False
         self.is_ready = False
         self.is_lost = False
+        self.learns = False
+        self.is_of_caller = credential is not None and bool(member.terms.credential)
+        self._credential = credential
         self.opening: Opening | None = None
         self.known: Known | None = None
         self._owner = owner
@@ -112,7 +116,7 @@ class MemberLink:
         if self._link is not None or self.is_lost:
             return
         try:
-            self._link = self.member.open_link()
+            self._link = self.member.open_link(self._credential)
         except UpstreamError as error:
             self._loop.call_soon(self._lose, error)
             return
@@ -124,6 +128,7 @@ class MemberLink:
     def greet(self, opening: Opening, learns: bool) -> None:
         """Shakes hands in the client's words; with `learns`, also asks for its lists."""
         self.opening = opening
+        self.learns = learns
         self.open()
         self.start(self._greet(opening, learns))
 
@@ -339,7 +344,7 @@ class MemberLink:
     def from_upstream(self, raw: bytes) -> None:
         """Takes one message, read strictly: whose answer it is must be certain before anybody gets it."""
         try:
-            message = read_upstream_message(raw)
+            message = read_upstream_message(bytes(raw))  # what it wants is no matter of the client's
         except ProtocolError as refusal:
             self.upstream_refused(refusal.id_token, refusal.reason, raw)
             return

@@ -11,7 +11,7 @@ import msgspec
 from penstock.errors import UpstreamError
 from penstock.policy.several.greeting import cache_terms
 from penstock.policy.several.spliced import edited
-from penstock.policy.several.uri_owner import maybe_owner
+from penstock.policy.several.uri_owner import OwnedUris, maybe_owner
 from penstock.relay.adapters.aggregate.member import Member
 from penstock.relay.adapters.aggregate.member_link import MemberLink, entries_of
 from penstock.wire.json.ambiguity import Ambiguous, NotAnObject, NotJson, members
@@ -35,6 +35,21 @@ class Resources:
         self._find = find
         self._link_for = link_for
         self._seen: dict[str, str] = {}  # resources that results linked to, and whose results
+        self._own: dict[str, tuple[dict[str, list[bytes]], OwnedUris]] = {}
+
+    def _lists(self, member: Member) -> dict[str, list[bytes]]:
+        """The last lists that a member gave; what one caller's credential shows is that caller's alone."""
+        return self._own_of(member)[0] if member.terms.credential else member.resources
+
+    def _uris(self, member: Member) -> OwnedUris:
+        return self._own_of(member)[1] if member.terms.credential else member.uris
+
+    def _own_of(self, member: Member) -> tuple[dict[str, list[bytes]], OwnedUris]:
+        return self._own.setdefault(member.name, ({}, OwnedUris()))
+
+    def forget(self, member: Member) -> None:
+        """Its resources have changed."""
+        self._uris(member).forget()
 
     def note(self, uri: str, name: str) -> None:
         """A member's result links to a resource. Of two that do, the one that is trusted more has it."""
@@ -54,18 +69,18 @@ class Resources:
     def maybe_owner(self, uri: str) -> str | None:
         """Whose a resource is, as far as that is known."""
         having = self.with_capability("resources")
-        owned = {member.name: member.uris for member in having}
+        owned = {member.name: self._uris(member) for member in having}
         terms = [member.terms for member in self._find()]
         return maybe_owner(uri, terms, owned, self._seen, [member.name for member in having])
 
     @property
     def is_known(self) -> bool:
         """Whether every member's lists were asked for."""
-        return all(member.uris.is_known for member in self.with_capability("resources"))
+        return all(self._uris(member).is_known for member in self.with_capability("resources"))
 
     async def look_around(self) -> None:
         """Asks for the lists that are not known."""
-        having = [one for one in self.with_capability("resources") if not one.uris.is_known]
+        having = [one for one in self.with_capability("resources") if not self._uris(one).is_known]
         await asyncio.gather(*(self._ask(one, method) for one in having for method in (LIST, TEMPLATES)))
         for member in having:
             self._take_uris(member)
@@ -106,19 +121,20 @@ class Resources:
             entries = entries_of(pages, LISTED[method])
             if method == "tasks/list":
                 entries = [with_slug(entry, link.slug) for entry in entries]
-            member.resources[method] = entries
+            self._lists(member)[method] = entries
             return entries, terms
         except (UpstreamError, TimeoutError, ValueError) as why:
             log.info("%s of %s: its last known is used (%s).", method, member.name, why)
-            return member.resources.get(method, []) if method != "tasks/list" else [], [(0, "private")]
+            return self._lists(member).get(method, []) if method != "tasks/list" else [], [(0, "private")]
 
     def _take_uris(self, member: Member) -> None:
-        listed = [_maybe_text(entry, "uri") for entry in member.resources.get(LIST, [])]
-        templates = [_maybe_text(entry, "uriTemplate") for entry in member.resources.get(TEMPLATES, [])]
-        member.uris.take(
+        lists = self._lists(member)
+        listed = [_maybe_text(entry, "uri") for entry in lists.get(LIST, [])]
+        templates = [_maybe_text(entry, "uriTemplate") for entry in lists.get(TEMPLATES, [])]
+        self._uris(member).take(
             (uri for uri in listed if uri is not None),
             (text for text in templates if text is not None),
-            LIST in member.resources and TEMPLATES in member.resources,
+            LIST in lists and TEMPLATES in lists,
         )
 
 

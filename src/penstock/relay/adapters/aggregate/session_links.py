@@ -16,7 +16,7 @@ from penstock import limits
 from penstock.errors import PenstockError, SessionEnded, UpstreamError
 from penstock.relay.adapters.aggregate.hub import Hub
 from penstock.relay.adapters.aggregate.listening import Listening
-from penstock.relay.adapters.aggregate.member import Member
+from penstock.relay.adapters.aggregate.member import Breaker, Member, State
 from penstock.relay.adapters.aggregate.member_link import LinkOwner, MemberLink
 from penstock.relay.adapters.aggregate.notices import Notices
 from penstock.relay.adapters.aggregate.opening import Opening, own_opening
@@ -51,8 +51,12 @@ class SessionLinks(LinkOwner):
 
     facts = LinkFacts("several")
 
-    def __init__(self, hub: Hub, view: View, *, owns_hub: bool = False) -> None:
-        """With `owns_hub` this session is the only one: its links learn what the upstreams are like."""
+    def __init__(
+        self, hub: Hub, view: View, *, owns_hub: bool = False, credential: object | None = None
+    ) -> None:
+        """With `owns_hub` this session is the only one: its links learn what the upstreams are like. Links to
+        members that see callers' own credentials are opened with `credential`."""
+        self.credential = credential
         self.receiver: UpstreamReceiver | None = None
         self.peer: object = None
         self.take_config: Callable[..., None] | None = None  # who takes another file, where one may come
@@ -152,7 +156,7 @@ class SessionLinks(LinkOwner):
     # --- links to members --------------------------------------------------------------------------------
 
     def _new_link(self, member: Member) -> MemberLink:
-        link = self.links[member.name] = MemberLink(member, self)
+        link = self.links[member.name] = MemberLink(member, self, self.credential)
         link.is_again = member.name in self._met
         self._met.add(member.name)
         for reason in self._reasons:
@@ -163,11 +167,24 @@ class SessionLinks(LinkOwner):
         """The link to a member, opened now if need be; None when it is not there."""
         link = self.links.get(member.name)
         if link is not None and not link.is_lost:
-            return link
-        if self.is_over or member.is_out(self.loop.time()) or self.hub.is_full:
+            is_tried = member.breaker is Breaker.CLOSED or self._brings(member)
+            return link if link.is_ready or is_tried else None
+        if self.is_over or self._is_out(member) or self.hub.is_full:
             return None
+        return self._open_link(member)
+
+    def _is_out(self, member: Member) -> bool:
+        return not self._brings(member) and member.is_out(self.loop.time())
+
+    def _brings(self, member: Member) -> bool:
+        """Whether this session may have what others lacked when the member wanted credentials."""
+        has_own = self.credential is not None and bool(member.terms.credential)
+        return has_own and member.state is State.NEEDS_AUTH
+
+    def _open_link(self, member: Member) -> MemberLink:
         link = self._new_link(member)
-        link.greet(self.opening or own_opening(self.era), learns=self.owns_hub)
+        learns = self.owns_hub or (member.known is None and link.is_of_caller and member.waits)
+        link.greet(self.opening or own_opening(self.era), learns)
         return link
 
     def watch_idle(self, link: MemberLink) -> None:
@@ -221,8 +238,9 @@ class SessionLinks(LinkOwner):
 
     def _reopen(self, member: Member) -> None:
         """Looks for a member again that was lost, on behalf of the only session there is."""
-        if self.opening is not None and not self.is_over:
-            self.link_for(member)
+        link = self.links.get(member.name)
+        if self.opening is not None and not self.is_over and (link is None or link.is_lost):
+            self._open_link(member)
 
     def _open_with(self, message: Message) -> None:
         """The first request tells the era, and what the client says of itself."""
@@ -239,6 +257,14 @@ class SessionLinks(LinkOwner):
                 self._greet(member, opening)
         elif opening.era is Era.MODERN:
             self.start(self._ask_for_modern())
+        if self.credential is not None:
+            self.hub.when_settled(self._learn_waiting)
+
+    def _learn_waiting(self) -> None:
+        """Learns the members that wait for somebody's credential with this one's."""
+        for member in self.view.members:
+            if member.waits and member.known is None:
+                self.link_for(member)
 
     def _greet(self, member: Member, opening: Opening) -> None:
         if member.is_startable_later:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.relay.adapters.aggregate.member import Member, State
+from penstock.relay.adapters.aggregate.member import Breaker, Member, State
 from penstock.relay.adapters.aggregate.view import View
 from penstock.wire.mcp.replies import one_line
 
@@ -23,5 +23,7 @@ def _line(member: Member, view: View, now: float) -> str:
         f"renamed={tools.renamed.get(member.name, 0)} left_out={left_out} restarts={member.restarts}"
     )
     if member.state in (State.DOWN, State.NEEDS_AUTH):
+        if member.breaker is not Breaker.CLOSED:
+            line += f" breaker={member.breaker}"
         line += f' next_try={max(0.0, member.retry_at - now):.1f}s error="{member.error}"'
     return line
