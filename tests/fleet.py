@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -12,8 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gate import META
+from gate import DEADLINE, META, ROOT, wait_until
 from pairs import Proxy
+from redis_server import free_port
+
+DEPLOY = ROOT / "deploy"
+NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/bin")
 
 SECRET = "fleet-test-" + "0123456789abcdef" * 2
 SLOW = "5s"  # of a Redis that answers: a busy machine is no fault of it
@@ -61,7 +68,39 @@ class Instances:
         for proxy in self.all:
             proxy.process.terminate()
         for proxy in self.all:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a second signal would cut its end short
+                proxy.process.wait(DEADLINE)
             proxy.__exit__(kind, error, trace)
+
+
+class Balancer:
+    """nginx as deploy/ has it, round robin before the instances at `ports`."""
+
+    def __init__(self, work: Path, ports: Sequence[int]) -> None:
+        assert NGINX is not None
+        self.port = free_port()
+        text = (DEPLOY / "nginx.conf").read_text().replace("listen 8080", f"listen 127.0.0.1:{self.port}")
+        servers = "".join(f"server 127.0.0.1:{one};" for one in ports)
+        text = text.replace("server penstock:8808;", servers)
+        text = text.replace("worker_processes auto", "worker_processes 1")
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"):
+            text = text.replace("http {\n", f"http {{ {name}_temp_path {work}/{name};\n", 1)
+        text = text.replace("http {", "http { access_log off;", 1)
+        file = work / "nginx.conf"
+        file.write_text(f"pid {work}/nginx.pid; error_log {work}/nginx.log; daemon off;\n{text}")
+        self._process = subprocess.Popen([NGINX, "-c", str(file), "-p", str(work)])
+        assert wait_until(self._is_up)
+
+    def _is_up(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def __enter__(self) -> Balancer:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self._process.terminate()
+        self._process.wait(DEADLINE)
 
 
 class Call(NamedTuple):

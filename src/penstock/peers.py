@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.downstream.mcp_head import Door
 from penstock.downstream.router import by_path
+from penstock.fleet.following import Following, Whereabouts
 from penstock.fleet.hop import Hops
 from penstock.fleet.owner_door import OwnerDoors, Owners
 from penstock.fleet.peer_door import PeerDoor
@@ -41,6 +42,7 @@ class Peers:
         self.count_sessions: Callable[[], int] = lambda: 0
         self.ids = SessionIds(seals, tag) if owners is not None else None
         self._owners = owners
+        self._following: Following | None = None
         self._hops = Hops(seals)
         self._own: Door = by_path({})  # where what is ours goes
         self._server: HttpServer | None = None
@@ -63,8 +65,19 @@ class Peers:
         """The doors for clients; what is another's goes there from them."""
         if self.ids is None or self._owners is None:
             return doors
-        fronts = OwnerDoors(self.ids, self._hops, self._owners)
+        fronts = OwnerDoors(self.ids, self._hops, self._owners, self._following)
         return {path: fronts.around(door) for path, door in doors.items()}
+
+    def follow(self) -> Following | None:
+        """What children give to modern clients is followed from now on: each process has children of its
+        own. None where sessions stay where they are."""
+        if self.ids is not None and self._following is None:
+            self._following = Following(self.seals, self.whereabouts())
+        return self._following
+
+    def whereabouts(self) -> Whereabouts:
+        """Where processes tell each other what they have given out."""
+        raise NotImplementedError
 
     def open_peer_server(self) -> HttpServer:
         """The server for what others bring."""

@@ -7,7 +7,7 @@ the window before it.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 Span = tuple[float, float]
@@ -17,9 +17,10 @@ Span = tuple[float, float]
 def worst_window(admitted: Sequence[Span], window: float) -> int:
     """The most calls that certainly passed within one window."""
     worst = 0
-    for began, _ in sorted(admitted):
-        inside = sum(1 for sent, answered in admitted if sent >= began and answered < began + window)
-        worst = max(worst, inside)
+    ends: list[float] = []  # of those that were sent later
+    for began, answered in sorted(admitted, reverse=True):
+        insort(ends, answered)
+        worst = max(worst, bisect_left(ends, began + window))
     return worst
 
 

@@ -104,8 +104,6 @@ class Shadows:
         self._is_closed = False
         self.dropped_count = 0
         """Copies that a full queue pushed out."""
-        self.sent_count = 0
-        """Copies that went out."""
 
     @property
     def shadow_count(self) -> int:
@@ -230,7 +228,6 @@ class _Shadow:
             if copy.id_token is not None:
                 self._under_way.add(id_key(copy.id_token))
             link.send(copy)
-            self._house.sent_count += 1
 
     def _may_send(self) -> bool:
         return not self._reasons and len(self._under_way) < limits.FORK_UNDER_WAY

@@ -51,22 +51,49 @@ class SharedEffects(RealEffects):
         self._terms = terms
         self._instances = instances
         self._store = store
-        self._limits = SharedLimits(store, seals, clock)
+        self._limits = SharedLimits(store, seals, clock, instances)
         self._own_windows = SlidingWindows(clock)
         self._own_cache = ResultCache(clock)
         self._shared_cache = SharedCache(store, seals, self._own_cache, clock=clock)
 
-    async def ask_limit(self, key: str, limit: int, window: float, when_down: str | None) -> LimitWord:
+    async def ask_limit(
+        self, key: str, limit: int, window: float, when_down: str | None, lease: float = 0.0
+    ) -> LimitWord:
         """Whether one more may pass under `key`, over all instances; `unknown` when nobody can tell."""
-        word = when_down or self._terms.limits_down
-        try:
-            may_pass = await self._limits.may_pass(key, limit, window)
-        except StoreDown:
-            if word == "block":
-                return "unknown"
-            return "pass" if self._own_windows.may_pass(key, self._part(limit, word), window) else "full"
-        if may_pass and word != "block":
-            self._own_windows.may_pass(key, self._part(limit, word), window)  # so that it is known without
+        word: LimitWord = await self.begin_limit(key, limit, window, when_down, lambda word: word, lease)
+        return word
+
+    def begin_limit(
+        self,
+        key: str,
+        limit: int,
+        window: float,
+        when_down: str | None,
+        then: Callable[[LimitWord], Any],
+        lease: float = 0.0,
+    ) -> asyncio.Future[Any]:
+        """The same without a task: what `then` makes of it."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def counted(may_pass: bool | None) -> None:
+            word = self._word(may_pass, key, limit, window, when_down or self._terms.limits_down)
+            if future.done():
+                return  # nobody waits any more
+            try:
+                future.set_result(then(word))
+            except Exception as why:
+                future.set_exception(why)
+
+        self._limits.ask(key, limit, window, counted, lease)
+        return future
+
+    def _word(self, may_pass: bool | None, key: str, limit: int, window: float, when_down: str) -> LimitWord:
+        if when_down == "block":
+            return "unknown" if may_pass is None else "pass" if may_pass else "full"
+        if may_pass is not False:  # what passes is counted here too, so that it is known without the store
+            may_pass = (
+                self._own_windows.may_pass(key, self._part(limit, when_down), window) or may_pass is True
+            )
         return "pass" if may_pass else "full"
 
     def is_known_full(self, key: str, limit: int, window: float) -> bool:

@@ -11,11 +11,11 @@ import asyncio
 import logging
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from penstock.effects.cache import ResultCache
 from penstock.state.seals import Seals
-from penstock.state.store import Store, StoreDown
+from penstock.state.store import Found, Store, StoreDown
 
 log = logging.getLogger("penstock")
 
@@ -55,9 +55,15 @@ class SharedCache:
         found = self._local.cached(key)
         if found is not None:
             return found
-        everybodys = asyncio.ensure_future(self._cached(key))  # both go out together
+        own_name = self._seals.name("cache", private)
+        asked = self._store.get(own_name)  # all of it goes out together
+        ends_at = self._clock() + CLAIM_SECONDS
+        under_way = self._finding.get(key)
+        everybodys = asyncio.ensure_future(
+            self._begin(key, ends_at) if under_way is None else self._after(under_way, key, ends_at)
+        )
         try:
-            sealed = await self._store.get(self._seals.name("cache", private))
+            sealed = await asked
             own = None if sealed is None or sealed == _MAKING else self._opened(private, sealed)
             if own is None:
                 return await everybodys
@@ -66,32 +72,38 @@ class SharedCache:
         self.release(key)
         return own
 
-    async def _cached(self, key: bytes) -> bytes | None:
-        ends_at = self._clock() + CLAIM_SECONDS
+    def _begin(self, key: bytes, ends_at: float) -> Awaitable[bytes | None]:
+        """Asks the store, for everybody here who wants it."""
+        first = self._store.find(self._seals.name("cache", key), CLAIM_SECONDS)
+        work = asyncio.get_running_loop().create_task(self._find(key, ends_at, first))
+        self._finding[key] = work
+        work.add_done_callback(lambda done: self._found(key, done))
+        return asyncio.shield(work)
+
+    async def _after(self, under_way: asyncio.Task[bytes | None], key: bytes, ends_at: float) -> bytes | None:
+        """What somebody else here has asked for; if that brings nothing, we ask."""
         while True:
-            under_way = self._finding.get(key)
-            if under_way is None:
-                work = asyncio.get_running_loop().create_task(self._find(key, ends_at))
-                self._finding[key] = work
-                work.add_done_callback(lambda done: self._found(key, done))
-                return await asyncio.shield(work)
             await asyncio.wait((under_way,), timeout=max(0.0, ends_at - self._clock()))
             found = self._local.cached(key)
             if found is not None:
                 return found
             if self._clock() >= ends_at:
                 return None
+            again = self._finding.get(key)
+            if again is None:
+                return await self._begin(key, ends_at)
+            under_way = again
 
     def _found(self, key: bytes, done: asyncio.Task[bytes | None]) -> None:
         del self._finding[key]
         if not done.cancelled():
             done.exception()  # whoever asked may be gone
 
-    async def _find(self, key: bytes, ends_at: float) -> bytes | None:
+    async def _find(self, key: bytes, ends_at: float, asked: Awaitable[Found]) -> bytes | None:
         name = self._seals.name("cache", key)
         looks = 0
         while True:
-            found = await self._store.find(name, CLAIM_SECONDS)
+            found = await asked
             if found.value is not None:
                 result = self._opened(key, found.value)
                 if result is None:
@@ -106,6 +118,7 @@ class SharedCache:
             kept = self._local.cached(key)
             if kept is not None:
                 return kept
+            asked = self._store.find(name, CLAIM_SECONDS)
 
     def _opened(self, key: bytes, value: bytes) -> bytes | None:
         plain = self._seals.maybe_unwrapped(value, "cache", key)

@@ -11,8 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from penstock import limits
+from penstock.effects.leases import Leases
 from penstock.state.seals import Seals
-from penstock.state.store import Store
+from penstock.state.store import Admission, Store
 
 log = logging.getLogger("penstock")
 
@@ -25,6 +26,7 @@ class SharedLimits:
         store: Store,
         seals: Seals,
         clock: Callable[[], float],
+        instances: Callable[[], int] = lambda: 1,
         most_keys: int = limits.RATE_KEYS,
     ) -> None:
         self._store = store
@@ -35,30 +37,49 @@ class SharedLimits:
         self._live: dict[float, OrderedDict[bytes, float]] = {}
         self._key_count = 0
         self._full: OrderedDict[tuple[bytes, int], float] = OrderedDict()  # until when there is no room
+        self._own_names: dict[tuple[str, float], bytes] = {}  # what was asked for a moment ago
+        self._leases = Leases(instances, most_keys)
         self._has_warned = False
 
-    async def may_pass(self, key: str, limit: int, window: float) -> bool:
-        """Whether one more may pass under `key`; if so, it is counted. Raises StoreDown."""
+    def ask(
+        self, key: str, limit: int, window: float, then: Callable[[bool | None], None], lease: float = 0.0
+    ) -> None:
+        """Calls `then` with whether one more may pass under `key`; if so, it is counted. None: nobody can
+        tell. With a `lease`, some may be had in advance for so many seconds."""
         limit = min(limit, limits.RATE_MOST)
-        if limit < 1:
-            return False
-        if window <= 0:
-            return True
+        if limit < 1 or window <= 0:
+            then(limit >= 1)
+            return
         now = self._clock()
         name = self._name(key, window, now)
-        until = self._full.get((name, limit), 0.0)
-        if now < until:
-            return False
-        admission = await self._store.admit(name, limit, window)
+        if now < self._full.get((name, limit), 0.0):
+            then(False)
+            return
+        more = 0
+        if lease:
+            if self._leases.take(name, lease, now):
+                then(True)
+                return
+            more = self._leases.wanted(name, limit, window, now)
+
+        def admitted(admission: Admission | None) -> None:
+            if more:
+                self._leases.lend(name, 0 if admission is None else admission.lent, now + lease)
+            if admission is not None:
+                self._note(name, limit, window, admission)
+            then(None if admission is None else admission.may_pass)
+
+        self._store.admit(name, limit, window, admitted, lease, more)
+
+    def _note(self, name: bytes, limit: int, window: float, admission: Admission) -> None:
         now = self._clock()
         self._touch(name, window, now)
         if admission.may_pass:
-            return True
+            return
         self._full[name, limit] = now + admission.wait
         self._full.move_to_end((name, limit))
         if len(self._full) > self._most_keys:
             self._full.popitem(last=False)
-        return False
 
     def is_known_full(self, key: str, limit: int, window: float) -> bool:
         """Whether it is known without asking that there is no room."""
@@ -68,9 +89,14 @@ class SharedLimits:
     def forget_refusals(self) -> None:
         """The store may have lost its counts: it is asked again."""
         self._full.clear()
+        self._leases.forget()
 
     def _name(self, key: str, window: float, now: float) -> bytes:
-        own = self._seals.name("limit", key, repr(window))
+        own = self._own_names.get((key, window))
+        if own is None:
+            if len(self._own_names) >= self._most_keys:
+                self._own_names.clear()
+            own = self._own_names[key, window] = self._seals.name("limit", key, repr(window))
         counts = self._live.get(window)
         if counts is not None and own in counts:
             return own

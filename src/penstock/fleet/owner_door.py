@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 from penstock.downstream.mcp_head import Door, read_head
 from penstock.downstream.replies import refuse, send_json
 from penstock.errors import ConnectFailed, ProtocolError, UpstreamError
+from penstock.fleet.following import Following, maybe_returned
 from penstock.fleet.hop import FIELD, HOST_FIELD, Hops
 from penstock.fleet.session_ids import SessionIds
 from penstock.net.http_client import HttpClient, Ticket
@@ -23,6 +24,7 @@ from penstock.wire.mcp.replies import error_reply
 log = logging.getLogger("penstock")
 
 CONNECT_SECONDS = 1.0
+_UNKNOWN = "Session not found"
 _OWNER_GONE = "The instance that had this session is gone"
 _OF_THE_CONNECTION = frozenset(
     (b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"date")
@@ -45,12 +47,15 @@ class Owners(Protocol):
 class OwnerDoors:
     """Puts the question whose a session is before each door."""
 
-    def __init__(self, ids: SessionIds, hops: Hops, owners: Owners) -> None:
+    def __init__(
+        self, ids: SessionIds, hops: Hops, owners: Owners, following: Following | None = None
+    ) -> None:
+        """`following` knows what children have given to modern clients, where each instance has its own."""
+        self._following = following
         self._ids = ids
         self._hops = hops
         self._owners = owners
         self._looking: set[asyncio.Task[None]] = set()
-        self.forwarded = 0
 
     def around(self, door: Door) -> Door:
         """The door, for requests whose sessions are ours."""
@@ -60,32 +65,72 @@ class OwnerDoors:
                 refuse(reply, 400, "Invalid request: Penstock-Hop is for instances among themselves")
                 return
             owner = self._ids.maybe_other_owner(_session_of(request))
-            if owner is None:
+            if owner is not None:
+                self._start(self._pass(owner, request, reply, lambda: refuse(reply, 404, _UNKNOWN)))
+                return
+            value = maybe_returned(request)
+            if value is None:
                 door(request, reply)
             else:
-                self.pass_to(owner, request, reply)
+                self._follow(value, door, request, reply)
 
         return handle
 
-    def pass_to(self, tag: str, request: Request, reply: Reply) -> None:
-        """Brings the request to its owner."""
-        task = asyncio.get_running_loop().create_task(self._pass(tag, request, reply))
+    def _follow(self, value: str, door: Door, request: Request, reply: Reply) -> None:
+        """Brings a request to the instance whose child gave `value` out. What is nobody's, or of one who is
+        gone, is ours: our own child, or the bridge before it, knows what to say."""
+
+        def own() -> None:
+            if not reply.is_gone:
+                door(request, reply)
+
+        owner = self._ids.maybe_owner(value.encode("utf-8", "surrogatepass"))
+        if owner is not None and owner != self._ids.tag:
+            self._start(self._pass(owner, request, reply, own))
+            return
+        following = self._following
+        name = b"" if following is None or owner is not None else following.name_of(request, value)
+        if following is None or not name or following.is_ours(name):
+            own()
+        else:
+            self._start(self._find(following, name, request, reply, own))
+
+    async def _find(
+        self, following: Following, name: bytes, request: Request, reply: Reply, own: Callable[[], None]
+    ) -> None:
+        try:
+            tag = await following.who_has(name)
+        except StoreDown:
+            _cannot_find(reply)
+            return
+        if tag is None or tag == self._ids.tag:
+            own()
+        else:
+            await self._pass(tag, request, reply, own)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._looking.add(task)
         task.add_done_callback(self._looking.discard)
 
-    async def _pass(self, tag: str, request: Request, reply: Reply) -> None:
+    async def _pass(self, tag: str, request: Request, reply: Reply, otherwise: Callable[[], None]) -> None:
+        """Brings the request to its owner; when nobody is there, does what is left to do."""
         try:
             client = await self._owners.client_of(tag)
         except StoreDown:
-            refuse(reply, 503, "Cannot find the owner of the session now", [(b"Retry-After", b"1")])
+            _cannot_find(reply)
             return
         if client is None:
-            refuse(reply, 404, "Session not found")
+            otherwise()
             return
         if reply.is_gone:
             return
-        self.forwarded += 1
-        hop = _Hop(request, reply, lambda: self._owners.gone(tag))
+
+        def gone() -> None:
+            self._owners.gone(tag)
+            otherwise()
+
+        hop = _Hop(request, reply, gone)
         hop.on_lost = lambda: self._look_then(tag, hop.tell_lost)
         headers = self._hops.headers_for(request, tag)
         hop.begin(client.request(request.method, request.target, headers, request.body, hop))
@@ -96,9 +141,7 @@ class OwnerDoors:
         async def look() -> None:
             then(await self._owners.is_there(tag))
 
-        task = asyncio.get_running_loop().create_task(look())
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
+        self._start(look())
 
 
 class _Hop:
@@ -143,9 +186,8 @@ class _Hop:
         reply = self._reply
         reply.on_gone = reply.on_drain = None
         if isinstance(error, ConnectFailed):
-            self._on_gone()
             log.info("The instance that had a session cannot be reached; its sessions are over.")
-            refuse(reply, 404, "Session not found")
+            self._on_gone()
             return
         self.on_lost()
 
@@ -161,7 +203,7 @@ class _Hop:
             elif is_there:
                 refuse(reply, 502, "The instance that has this session did not answer")
             else:
-                refuse(reply, 404, "Session not found")
+                refuse(reply, 404, _UNKNOWN)
         elif self._is_stream and self._request.method == b"POST":
             reply.write(encode_event(raw, "message"))
             reply.finish()
@@ -169,6 +211,10 @@ class _Hop:
             reply.finish()
         else:
             reply.abort()
+
+
+def _cannot_find(reply: Reply) -> None:
+    refuse(reply, 503, "Cannot find the owner of the session now", [(b"Retry-After", b"1")])
 
 
 def _session_of(request: Request) -> bytes | None:

@@ -26,14 +26,16 @@ class SessionIds:
         tag, random = self.tag.encode(), os.urandom(24).hex().encode()
         return b"p1-%b-%b-%b" % (tag, random, self._seals.seal("session", tag, random).hex().encode())
 
-    def maybe_other_owner(self, session_id: bytes | None) -> str | None:
-        """The tag of the instance that made the id, if that is another one of ours."""
+    def maybe_owner(self, session_id: bytes | None) -> str | None:
+        """The tag of the instance that made the id, if that is one of ours."""
         found = _ID(session_id) if session_id is not None else None
         if found is None:
             return None
         tag, random, seal = found.groups()
-        if tag.decode() == self.tag or not self._seals.is_sealed(
-            bytes.fromhex(seal.decode()), "session", tag, random
-        ):
-            return None
-        return tag.decode()
+        is_sealed = self._seals.is_sealed(bytes.fromhex(seal.decode()), "session", tag, random)
+        return tag.decode() if is_sealed else None
+
+    def maybe_other_owner(self, session_id: bytes | None) -> str | None:
+        """The tag of the instance that made the id, if that is another one of ours."""
+        owner = self.maybe_owner(session_id)
+        return None if owner == self.tag else owner

@@ -12,8 +12,6 @@ from collections.abc import Callable, Hashable
 from itertools import islice
 from typing import Generic, TypeVar
 
-from penstock.wire.mcp.ids import exact_key
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -108,8 +106,3 @@ class MemoryTable(Generic[K, V]):
             self._on_dropped(value)
             dropped += 1
         return dropped
-
-
-def exchange_key(session_id: str, direction: str, id_token: bytes) -> tuple[str, str, bytes]:
-    """Under which an exchange is kept: whose it is, who asked, and the id as it means."""
-    return session_id, direction, exact_key(id_token)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
 from penstock.errors import ConfigError
+from penstock.state.redis_pipe import RedisPipe, Replies
 
 Command = tuple[str | bytes | int | float, ...]
 
@@ -69,6 +70,7 @@ class RedisLink:
     def __init__(self, address: Address, timeout: float, tls: Tls | None = None) -> None:
         """Raises ConfigError when redis-py is not installed. Connects with the first command."""
         try:
+            import hiredis  # noqa: F401  # what reads the replies
             import redis.asyncio as driver
             from redis.asyncio.retry import Retry
             from redis.asyncio.sentinel import Sentinel
@@ -78,6 +80,8 @@ class RedisLink:
         tls = tls or Tls()
         self.address = address
         self._is_cluster = address.kind == "cluster"
+        self._pipe: RedisPipe | None = None
+        self._slow: set[asyncio.Task[None]] = set()
         # Whether to ask again is decided above us: here it would cost a decision its deadline.
         retry = Retry(NoBackoff(), 0)
         words: dict[str, Any] = {
@@ -86,6 +90,7 @@ class RedisLink:
             "retry": retry,
             "username": address.user,
             "password": address.password,
+            "protocol": 2,
         }
         if address.is_tls:
             words |= {"ssl": True, "ssl_ca_certs": tls.ca, "ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
@@ -116,21 +121,56 @@ class RedisLink:
                 host=host, port=port, db=address.number, max_connections=_CONNECTIONS, **words
             )
 
+    def begin(self, commands: Sequence[Command], then: Callable[[Replies], None]) -> Callable[[], object]:
+        """Sends the commands, and calls `then` with their replies; gives what makes an end of it unheard."""
+        pipe = self._pipe
+        if pipe is not None and pipe.is_free:
+            pipe.ask(commands, then)
+            return pipe.close
+        work = asyncio.get_running_loop().create_task(self._slowly(commands, then))
+        self._slow.add(work)
+        work.add_done_callback(self._slow.discard)
+        return work.cancel
+
+    async def _slowly(self, commands: Sequence[Command], then: Callable[[Replies], None]) -> None:
+        try:
+            replies: Replies = await self.run(commands)
+        except Exception as why:
+            replies = why
+        then(replies)
+
     async def run(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies, in order; an exception stands in the place of one that failed."""
+        """The replies, in order; an exception stands in the place of one that failed. Raises what redis-py
+        raises when there is no connection."""
         if self._is_cluster:
             # A pipeline of a cluster does not take scripts; commands to one node share its connections.
             works = [cast(Awaitable[Any], self._client.execute_command(*command)) for command in commands]
             return list(await asyncio.gather(*works, return_exceptions=True))
-        if len(commands) == 1:
-            try:
-                return [await self._client.execute_command(*commands[0])]
-            except Exception as why:
-                return [why]
-        async with self._client.pipeline(transaction=False) as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            return list(await pipe.execute(raise_on_error=False))
+        pipe = self._pipe if self._pipe is not None and self._pipe.is_free else await self._open()
+        done: asyncio.Future[Replies] = asyncio.get_running_loop().create_future()
+        pipe.ask(commands, lambda replies: None if done.done() else done.set_result(replies))
+        try:
+            replies = await done
+        except asyncio.CancelledError:
+            pipe.close()
+            raise
+        if isinstance(replies, Exception):
+            pipe.close()
+            raise replies
+        self._keep(pipe)
+        return replies
+
+    async def _open(self) -> RedisPipe:
+        connection = self._client.connection_pool.make_connection()
+        await connection.connect()
+        return RedisPipe(connection)
+
+    def _keep(self, pipe: RedisPipe) -> None:
+        """One connection is used again and again; another that was needed beside it is not kept."""
+        if self._pipe is None or self._pipe.is_over:
+            self._pipe = pipe
+        elif self._pipe is not pipe:
+            pipe.close()
 
     async def facts(self) -> ServerFacts:
         """What the server says of itself; of a cluster, its first node. Raises what redis-py raises."""
@@ -157,11 +197,20 @@ class RedisLink:
     async def drop_connections(self) -> None:
         """Gives up the connections that nobody uses now: the next command looks for the server anew."""
         if not self._is_cluster:
+            self._close_pipe()
             await self._client.connection_pool.disconnect(inuse_connections=False)
 
     async def close(self) -> None:
         """Closes every connection."""
+        for work in tuple(self._slow):
+            work.cancel()
+        self._close_pipe()
         await self._client.aclose()
+
+    def _close_pipe(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
 
 
 def _facts_in(info: Any) -> ServerFacts:

@@ -11,9 +11,10 @@ ADMIT = """\
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
 local limit, window, want = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local lease, more = tonumber(ARGV[4]), tonumber(ARGV[5])
 local key = KEYS[1]
 local newest = redis.call('LINDEX', key, 0)
-if newest and tonumber(newest) > now then
+if newest and tonumber(newest) > now + 1000000 then
   local ahead = tonumber(newest) - now
   local stamps = redis.call('LRANGE', key, 0, -1)
   redis.call('DEL', key)
@@ -34,24 +35,43 @@ for place = 1, most do
   end
   admitted = place
 end
+local lent = 0
 if admitted > 0 then
-  local stamp = string.format('%.0f', now)
+  if admitted == want and more > 0 then
+    local place = math.floor(limit * 0.8) - more - admitted
+    local busy = place < 0 or redis.call('LINDEX', key, place)
+    if not busy or (place >= 0 and tonumber(busy) <= now - window) then lent = more end
+  end
+  local stamp, later = string.format('%.0f', now), {}
+  local head = redis.call('LINDEX', key, 0)
+  while head and tonumber(head) > now do
+    later[#later + 1] = redis.call('LPOP', key)
+    head = redis.call('LINDEX', key, 0)
+  end
   for i = 1, admitted do redis.call('LPUSH', key, stamp) end
+  for i = #later, 1, -1 do redis.call('LPUSH', key, later[i]) end
+  if lent > 0 then
+    stamp = string.format('%.0f', now + lease)
+    for i = 1, lent do redis.call('LPUSH', key, stamp) end
+  end
   for i = 1, 2 * admitted + 8 do
     local oldest = redis.call('LINDEX', key, -1)
     if not oldest or tonumber(oldest) > now - window then break end
     redis.call('RPOP', key)
   end
-  redis.call('PEXPIRE', key, math.ceil(window / 1000) + 1)
+  redis.call('PEXPIRE', key, math.ceil((window + lease) / 1000) + 1)
 end
 if admitted == most and admitted < want then
   local stamp = redis.call('LINDEX', key, limit - 1)
   wait = tonumber(stamp) + window - now
 end
-return {admitted, wait}
+return {admitted, wait, lent}
 """
 """The list has the stamps of what passed, the newest first. One more may pass when the limit-th newest is
 older than the window. A clock that was put back shifts the stamps with it: the distances stay.
+
+What is lent has the stamp of the last moment at which it may be used, and is lent only while a fifth of the
+limit is free. Whoever comes before that moment puts its own stamps below.
 
 The key does not hold the limit, so the list may be longer than one caller's limit; what is older than the
 window goes, a little with every call."""

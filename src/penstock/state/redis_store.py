@@ -1,8 +1,8 @@
 """The store in Redis. What is asked in one turn of the loop goes out in one round trip.
 
 While one is under way, further demands gather; those for the same limit become one. A decision has one
-deadline: whoever waits longer is told that the store is down. Nobody who stops waiting stops a command: it
-runs in a task of the store's own, so that no reply is left unread on a connection.
+deadline: whoever waits longer is told that the store is down, and the connection is given up, so that no
+reply is taken for another's. Nobody who stops waiting stops a command: it runs in a task of the store's own.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.state.circuit import Circuit
 from penstock.state.redis_link import Command, RedisLink
+from penstock.state.redis_pipe import Replies
 from penstock.state.redis_scripts import ADMIT, ENLIST, FIND, RELEASE, SHA, TAKE, WRITE
 from penstock.state.store import Admission, Found, Store, StoreDown
 
@@ -21,19 +23,30 @@ log = logging.getLogger("penstock")
 
 _WANT = 64  # demands for one key in one call
 _BATCH = 512  # commands in one round trip
-_UNDER_WAY = 8  # round trips that nobody waits for any more
 _MAKING = b"?"
 
 
 class _Ask:
     """One command and those who wait for its reply. A limit is asked for several at once."""
 
-    __slots__ = ("command", "futures", "script")
+    __slots__ = ("command", "lease", "more", "script", "since", "waiters")
 
-    def __init__(self, command: Command, script: str = "") -> None:
+    def __init__(self, since: float, command: Command, script: str = "") -> None:
+        self.since = since
         self.command = command
         self.script = script
-        self.futures: list[asyncio.Future[Any]] = []
+        self.lease = self.more = 0
+        self.waiters: list[Callable[[Any], None]] = []
+
+    def answer(self, reply: Any) -> None:
+        """Tells everybody who waits; of a limit, the first so many may pass."""
+        for place, waiter in enumerate(self.waiters):
+            waiter(Admission(place < reply[0], reply[1] / 1e6, reply[2]) if self.script is ADMIT else reply)
+
+    def fail(self, why: str) -> None:
+        """Tells everybody that there will be no reply."""
+        for waiter in self.waiters:
+            waiter(None if self.script is ADMIT else StoreDown(why))
 
     def words(self, is_known: bool) -> Command:
         """The command as it is sent: a script by its name, where Redis knows it."""
@@ -57,10 +70,12 @@ class RedisStore(Store):
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[object, _Ask] = {}
         self._is_due = False
-        self._is_busy = False
+        self._is_closed = False
+        self._turn: object = None  # the round trip under way
+        # What makes an end of it, and what it asks.
+        self._under_way: tuple[Callable[[], object], list[_Ask]] = (lambda: None, [])
         self._tasks: set[asyncio.Task[Any]] = set()
         self._circuit = Circuit(self._look, on_back)
-        self.round_trips = 0
 
     @property
     def is_down(self) -> bool:
@@ -73,18 +88,36 @@ class RedisStore(Store):
 
     # --- what is asked -----------------------------------------------------------------------------------
 
-    async def admit(self, key: bytes, limit: int, window: float) -> Admission:
+    def admit(
+        self,
+        key: bytes,
+        limit: int,
+        window: float,
+        then: Callable[[Admission | None], None],
+        lease: float = 0.0,
+        more: int = 0,
+    ) -> None:
         """Counts one more under `key`, unless that makes more than `limit` within `window` seconds."""
-        future = self._ask_limit(key, limit, round(window * 1e6))
-        place, (admitted, wait) = await self._reply(future)
-        return Admission(place < admitted, wait / 1e6)
+        if self._circuit.is_open:
+            then(None)
+            return
+        number, micros = 0, round(window * 1e6)
+        while True:
+            name = (key, limit, micros, number)
+            ask = self._waiting.get(name)
+            if ask is None:
+                ask = self._waiting[name] = _Ask(self._loop.time(), (1, key, limit, micros), ADMIT)
+            if len(ask.waiters) < _WANT:
+                break
+            number += 1
+        ask.waiters.append(then)
+        if more:
+            ask.lease, ask.more = round(lease * 1e6), more
+        self._hurry()
 
-    async def find(self, key: bytes, claim: float) -> Found:
+    def find(self, key: bytes, claim: float) -> asyncio.Future[Found]:
         """The value under `key`; else the first to ask has `claim` seconds to make one."""
-        reply = await self._run((1, key, _milliseconds(claim)), FIND)
-        if isinstance(reply, bytes) and reply != _MAKING:
-            return Found(reply)
-        return Found(None, is_ours=reply == 0)
+        return self._begin((1, key, _milliseconds(claim)), FIND, _found)
 
     async def keep(self, key: bytes, value: bytes, ttl: float) -> None:
         """Keeps a value for `ttl` seconds."""
@@ -140,10 +173,9 @@ class RedisStore(Store):
         """Takes `name` from the list."""
         await self._run(("ZREM", key, name))
 
-    async def get(self, key: bytes) -> bytes | None:
+    def get(self, key: bytes) -> asyncio.Future[bytes | None]:
         """The plain value under `key`."""
-        reply: bytes | None = await self._run(("GET", key))
-        return reply
+        return self._begin(("GET", key))
 
     async def drop(self, key: bytes) -> None:
         """Forgets what is under `key`."""
@@ -163,127 +195,98 @@ class RedisStore(Store):
 
     # --- how it gets there -------------------------------------------------------------------------------
 
-    def _ask_limit(self, key: bytes, limit: int, window: int) -> asyncio.Future[Any]:
-        self._refuse_if_down()
-        number = 0
-        while True:
-            name = (key, limit, window, number)
-            ask = self._waiting.get(name)
-            if ask is None:
-                ask = self._waiting[name] = _Ask((1, key, limit, window), ADMIT)
-            if len(ask.futures) < _WANT:
-                break
-            number += 1
+    async def _run(self, command: Command, script: str = "") -> Any:
+        return await self._begin(command, script)
+
+    def _begin(
+        self, command: Command, script: str = "", read: Callable[[Any], Any] | None = None
+    ) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
-        ask.futures.append(future)
+        if self._circuit.is_open:
+            _settle(future, read, StoreDown("Redis is down"))
+            return future
+        ask = self._waiting[object()] = _Ask(self._loop.time(), command, script)
+        ask.waiters.append(partial(_settle, future, read))
         self._hurry()
         return future
 
-    def _refuse_if_down(self) -> None:
-        if self._circuit.is_open:
-            raise StoreDown("Redis is down")
-
-    async def _run(self, command: Command, script: str = "") -> Any:
-        self._refuse_if_down()
-        ask = self._waiting[object()] = _Ask(command, script)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        ask.futures.append(future)
-        self._hurry()
-        return (await self._reply(future))[1]
-
-    async def _reply(self, future: asyncio.Future[Any]) -> Any:
-        """The reply, unless it takes too long. Whoever is cancelled here cancels nothing but the waiting."""
-        await asyncio.wait((future,), timeout=self._timeout)
-        if not future.done():
-            future.cancel()
-            raise StoreDown("Redis took too long")
-        return future.result()
-
     def _hurry(self) -> None:
-        if not self._is_due and not self._is_busy:
+        if not self._is_due and self._turn is None:
             self._is_due = True
             self._loop.call_soon(self._send)
 
     def _send(self) -> None:
         self._is_due = False
-        if self._is_busy or not self._waiting:
-            return
-        if len(self._tasks) >= _UNDER_WAY:  # all of them hang
-            self._fail(list(self._waiting.values()), "too much is under way")
-            self._waiting = {}
+        if self._turn is not None or not self._waiting:
             return
         names = list(self._waiting)[:_BATCH]
         batch = [self._waiting.pop(name) for name in names]
-        self._is_busy = True
-        task = self._loop.create_task(self._round_trip(batch))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _round_trip(self, batch: list[_Ask]) -> None:
         for ask in batch:
             if ask.script is ADMIT:
-                ask.command = (*ask.command, len(ask.futures))
-        work = self._loop.create_task(self._link.run([ask.words(is_known=True) for ask in batch]))
-        self._tasks.add(work)
-        work.add_done_callback(self._tasks.discard)
-        self.round_trips += 1
-        try:
-            await asyncio.wait((work,), timeout=self._timeout)
-            self._is_busy = False
-            if self._waiting:
-                self._hurry()
-            if not work.done():
-                # It ends by itself when its own time is over; who waits is told now.
-                work.add_done_callback(_forget_failure)
-                self._fail(batch, "it took too long")
-                return
-            await self._deliver(batch, work.result())
-        except Exception as why:
-            self._is_busy = False
-            self._fail(batch, _words(why))
+                ask.command = (*ask.command, len(ask.waiters), ask.lease, ask.more)
+        self._ask(batch, is_known=True)
 
-    async def _deliver(self, batch: list[_Ask], replies: list[Any]) -> None:
-        unknown = [
-            place
-            for place, reply in enumerate(replies)
-            if isinstance(reply, Exception) and type(reply).__name__ == "NoScriptError"
-        ]
-        if unknown:  # a server that was started anew has forgotten every script
-            told = await self._link.run([batch[place].words(is_known=False) for place in unknown])
-            for place, reply in zip(unknown, told, strict=True):
-                replies[place] = reply
+    def _ask(self, batch: list[_Ask], is_known: bool) -> None:
+        self._turn = turn = object()
+        words = [ask.words(is_known) for ask in batch]
+        cancel = self._link.begin(words, lambda replies: self._answered(turn, late, batch, replies, is_known))
+        # Who has waited longest is told in time, and those who came later with it.
+        late = self._loop.call_at(batch[0].since + self._timeout, self._too_late, turn, cancel, batch)
+        self._under_way = cancel, batch
+
+    def _too_late(self, turn: object, cancel: Callable[[], object], batch: list[_Ask]) -> None:
+        cancel()
+        self._turn = None
+        self._fail(batch, "it took too long")
+        if self._waiting:
+            self._hurry()
+
+    def _answered(
+        self, turn: object, late: asyncio.TimerHandle, batch: list[_Ask], replies: Replies, is_known: bool
+    ) -> None:
+        if turn is not self._turn:
+            return
+        late.cancel()
+        self._turn = None
+        if isinstance(replies, Exception):
+            self._fail(batch, _words(replies))
+        else:
+            self._deliver(batch, replies, is_known)
+        if self._waiting:
+            self._hurry()
+
+    def _deliver(self, batch: list[_Ask], replies: list[Any], is_known: bool) -> None:
         failure: Exception | None = None
+        unknown: list[_Ask] = []
         for ask, reply in zip(batch, replies, strict=True):
-            if isinstance(reply, Exception):
+            if not isinstance(reply, Exception):
+                ask.answer(reply)
+            elif is_known and _words(reply) == "NOSCRIPT":
+                unknown.append(ask)
+            else:
                 failure = reply
-                self._tell_down([ask], _words(reply))
-                continue
-            for place, future in enumerate(ask.futures):
-                if not future.done():
-                    future.set_result((place, reply))
+                ask.fail(_words(reply))
+        if unknown:  # a server that was started anew has forgotten every script
+            self._ask(unknown, is_known=False)
         if failure is None:
             self._circuit.succeeded()
         else:
             self._count_failure(_words(failure))
 
     def _fail(self, batch: list[_Ask], why: str) -> None:
-        self._tell_down(batch, why)
+        for ask in batch:
+            ask.fail(why)
         self._count_failure(why)
 
     def _count_failure(self, why: str) -> None:
+        if self._is_closed:
+            return
         self._circuit.failed(why)
         # A server that was demoted or replaced stays behind its old connections.
         task = self._loop.create_task(self._link.drop_connections())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_forget_failure)
-
-    def _tell_down(self, batch: list[_Ask], why: str) -> None:
-        for ask in batch:
-            for future in ask.futures:
-                if not future.done():
-                    future.set_exception(StoreDown(why))
-                    future.exception()  # nobody may be waiting any more
 
     async def _look(self) -> None:
         """Whether it takes writes again; raises when it does not."""
@@ -296,8 +299,13 @@ class RedisStore(Store):
 
     async def close(self) -> None:
         """Ends what is under way."""
+        self._is_closed = True
         self._circuit.close()
-        self._fail_quietly()
+        cancel, batch = self._under_way
+        cancel()
+        waiting, self._waiting = self._waiting, {}
+        for ask in (*(batch if self._turn is not None else ()), *waiting.values()):
+            ask.fail("we are closing")
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -307,17 +315,33 @@ class RedisStore(Store):
         except Exception as why:
             log.debug("Redis was not left in peace: %s", why)
 
-    def _fail_quietly(self) -> None:
-        self._tell_down(list(self._waiting.values()), "we are closing")
-        self._waiting = {}
-
 
 def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
 def _words(why: Exception) -> str:
-    return type(why).__name__
+    """What went wrong in one word: Redis begins with one, and the driver names its own."""
+    first = str(why).partition(" ")[0]
+    if first.isupper():
+        return first
+    return "NOSCRIPT" if type(why).__name__ == "NoScriptError" else type(why).__name__
+
+
+def _found(reply: Any) -> Found:
+    if isinstance(reply, bytes) and reply != _MAKING:
+        return Found(reply)
+    return Found(None, is_ours=reply == 0)
+
+
+def _settle(future: asyncio.Future[Any], read: Callable[[Any], Any] | None, reply: Any) -> None:
+    if future.done():
+        return  # nobody waits any more
+    if isinstance(reply, StoreDown):
+        future.set_exception(reply)
+        future.exception()  # whoever asked may never come for it
+    else:
+        future.set_result(reply if read is None else read(reply))
 
 
 def _forget_failure(task: asyncio.Future[Any]) -> None:

@@ -1,13 +1,14 @@
 """What several instances keep together: the contract that memory and Redis both fulfil.
 
-Every method is one step: nobody sees half of it. Keys and fields are bytes that whoever calls has made
+Every method is one step: nobody sees half of it. `find` and `get` are on their way before they are waited
+for: what is asked for together goes out together. Keys and fields are bytes that whoever calls has made
 unreadable; values are whatever the caller put there, and may have been changed by others who can write to the
 same place: whoever needs to know seals them (`state/seals`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -20,6 +21,7 @@ class Admission(NamedTuple):
 
     may_pass: bool
     wait: float
+    lent: int = 0  # so many more may pass, if they do so soon
 
 
 class Found(NamedTuple):
@@ -36,17 +38,30 @@ class Store(Protocol):
     def is_down(self) -> bool:
         """Whether nobody is asked now."""
 
-    async def admit(self, key: bytes, limit: int, window: float) -> Admission:
-        """Counts one more under `key`, unless that makes more than `limit` within any `window` seconds."""
+    def admit(
+        self,
+        key: bytes,
+        limit: int,
+        window: float,
+        then: Callable[[Admission | None], None],
+        lease: float = 0.0,
+        more: int = 0,
+    ) -> None:
+        """Counts one more under `key`, unless that makes more than `limit` within any `window` seconds. Calls
+        `then` with what became of it, or with None when the store is down; never raises. `more` are wanted
+        besides, to be used within `lease` seconds: all of them, or none."""
 
-    async def find(self, key: bytes, claim: float) -> Found:
+    def find(self, key: bytes, claim: float) -> Awaitable[Found]:
         """The value under `key`. If there is none, the first to ask has `claim` seconds to make one."""
 
-    async def get(self, key: bytes) -> bytes | None:
+    def get(self, key: bytes) -> Awaitable[bytes | None]:
         """The value under `key`, claimed by nobody."""
 
     async def keep(self, key: bytes, value: bytes, ttl: float) -> None:
         """Keeps a value for `ttl` seconds."""
+
+    async def drop(self, key: bytes) -> None:
+        """Forgets what is under `key`."""
 
     async def release(self, key: bytes) -> None:
         """Gives up a claim: the next to ask may make the value."""

@@ -2,57 +2,86 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fleet import Instances, flood, limit_rule, shared
-from gate import wait_until
+from gate import ROOT, wait_until
 from pairs import Upstream
 from redis_server import PROGRAM, RedisServer, free_port, needs_redis
 
 pytestmark = needs_redis
 
-COMMANDS = (
-    "+evalsha +eval +get +set +del +hmget +hget +hset +hdel +hincrbyfloat +lindex +lrange +lpush +rpush "
-    "+rpop +pexpire +time +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +info +cluster +command"
+COMMANDS = re.findall(
+    r"\+[a-z]+", (ROOT / "docs" / "fleet.md").read_text().partition("ACL SETUSER")[2].partition("```")[0]
 )
-USER = ["--user", "app", "on", ">pass-of-app", "~ps1:team-a:*", *COMMANDS.split()]
+USER = ["--user", "app", "on", ">pass-of-app", "~ps1:team-a:*", *COMMANDS]
 
 
-def test_10_a_promoted_replica_is_used_without_a_restart(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def sentinel(work: Path, primary: RedisServer, replica: RedisServer) -> Iterator[int]:
+    """The port of one that watches both, and knows them."""
     assert PROGRAM is not None
-    with RedisServer(tmp_path) as primary, Upstream("streamable", tmp_path) as upstream:
-        replica = RedisServer(tmp_path, "--replicaof", "127.0.0.1", str(primary.port))
-        port = free_port()
-        conf = tmp_path / "sentinel.conf"
-        conf.write_text(
-            f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\n"
-            f"sentinel monitor main 127.0.0.1 {primary.port} 1\n"
-            "sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
-        )
-        with (tmp_path / "sentinel.log").open("wb") as log:
-            sentinel = subprocess.Popen([PROGRAM, str(conf), "--sentinel"], stdout=log, stderr=log)
-        try:
-            assert wait_until(
-                lambda: (
-                    b"slave0" in (tmp_path / "sentinel.log").read_bytes()
-                    or b"+slave" in (tmp_path / "sentinel.log").read_bytes()
-                )
-            )
-            settings = shared(f"redis+sentinel://127.0.0.1:{port}/main", timeout="500ms")
-            document = {"shared": settings, "interceptor": {"rules": [limit_rule(1000, "60s")]}}
-            with Instances(tmp_path, upstream.words(), document, count=1) as fleet:
-                assert flood(fleet.ports, 1, 1)[0].passed
+    port = free_port()
+    conf, said = work / "sentinel.conf", work / "sentinel.log"
+    conf.write_text(
+        f"port {port}\nbind 127.0.0.1\ndir {work}\n"
+        f"sentinel monitor main 127.0.0.1 {primary.port} 1\n"
+        "sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
+    )
+    with said.open("wb") as log:
+        process = subprocess.Popen([PROGRAM, str(conf), "--sentinel"], stdout=log, stderr=log)
+    try:
+        assert wait_until(lambda: b"+slave" in said.read_bytes())
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("fault", ["the primary is killed", "the primary is made a replica"])
+def test_10_a_promoted_replica_is_used_without_a_restart(tmp_path: Path, fault: str) -> None:
+    with (
+        RedisServer(tmp_path) as primary,
+        RedisServer(tmp_path, "--replicaof", "127.0.0.1", str(primary.port)) as replica,
+        Upstream("streamable", tmp_path) as upstream,
+        sentinel(tmp_path, primary, replica) as port,
+    ):
+        settings = shared(f"redis+sentinel://127.0.0.1:{port}/main", timeout="500ms")
+        document = {"shared": settings, "interceptor": {"rules": [limit_rule(1000, "60s")]}}
+        with Instances(tmp_path, upstream.words(), document, count=1) as fleet:
+            assert flood(fleet.ports, 1, 1)[0].passed
+            if fault == "the primary is killed":
                 primary.kill()
-                assert wait_until(lambda: flood(fleet.ports, 1, 1)[0].passed)
-                assert wait_until(lambda: replica.calls_of("evalsha") + replica.calls_of("eval") > 0)
-        finally:
-            sentinel.kill()
-            sentinel.wait()
-            replica.kill()
+            else:
+                asked = RedisServer.__new__(RedisServer)
+                asked.port = port
+                assert wait_until(lambda: _fails_over(asked))
+                assert wait_until(lambda: b"slave" in bytes(primary.ask("ROLE")[0]))
+
+            def is_served() -> bool:
+                return flood(fleet.ports, 1, 1)[0].passed and _counts(replica) > 0
+
+            before = _counts(replica)
+            assert wait_until(is_served)
+            assert wait_until(lambda: flood(fleet.ports, 1, 1)[0].passed and _counts(replica) > before)
+
+
+def _counts(server: RedisServer) -> int:
+    return server.calls_of("evalsha") + server.calls_of("eval")
+
+
+def _fails_over(asked: RedisServer) -> bool:
+    try:
+        return bool(asked.ask("SENTINEL", "FAILOVER", "main"))
+    except Exception:  # it may not have seen yet that the replica is well
+        return False
 
 
 def test_11_a_limit_holds_in_a_cluster_for_a_user_that_may_do_little(tmp_path: Path) -> None:

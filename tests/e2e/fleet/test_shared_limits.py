@@ -10,6 +10,8 @@ from fleet import Instances, flood, flood_async, limit_rule, shared
 from gate import wait_until
 from pairs import Upstream
 from redis_server import RedisServer, needs_redis
+from trials.faults.tcp_relay import TcpRelay
+from trials.faults.toxics import Toxic
 
 pytestmark = needs_redis
 
@@ -18,7 +20,7 @@ def test_01_a_limit_of_100_is_100_over_four_instances(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as redis, Upstream("streamable", tmp_path) as upstream:
         document = {"shared": shared(redis.url), "interceptor": {"rules": [limit_rule(100, "60s")]}}
         with Instances(tmp_path, upstream.words(), document, count=4) as fleet:
-            calls = flood(fleet.ports, 2000)
+            calls = flood(fleet.ports, 10_000, 200)
             assert sum(call.passed for call in calls) == 100
             assert len(upstream.calls_of("echo")) == 100
             refused = [call for call in calls if not call.passed]
@@ -32,7 +34,7 @@ def test_04_known_refusals_cost_redis_nothing(tmp_path: Path) -> None:
             flood(fleet.ports, 4, connections=1)
             before = redis.calls_of("evalsha")
             beats = redis.calls_of("zadd")
-            assert not any(call.passed for call in flood(fleet.ports, 500, connections=16))
+            assert not any(call.passed for call in flood(fleet.ports, 10_000, connections=16))
             # A heartbeat is one EVALSHA, and says so itself.
             assert redis.calls_of("evalsha") - before == redis.calls_of("zadd") - beats
 
@@ -92,6 +94,44 @@ def test_06_and_08_a_killed_redis_blocks_what_is_limited_and_is_found_again(tmp_
             assert wait_until(lambda: flood(fleet.ports, 1, 1, more=limited)[0].passed)
             assert "Redis is down" in fleet.all[0].stderr
             assert "Redis is back" in fleet.all[0].stderr
+
+
+def test_05_a_limit_and_a_cache_are_asked_in_one_round_trip(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as redis, Upstream("streamable", tmp_path) as upstream:
+        cache = {"id": "kept", "actions": [{"cache": {"ttl": "60s"}}]}
+        cache["conditions"] = [{"method_equals": "tools/call"}]
+        rules = [limit_rule(1000, "60s", priority=1), cache]
+        document = {"shared": shared(redis.url), "interceptor": {"rules": rules}}
+
+        def reads() -> int:
+            return int(redis.ask("INFO", "stats")["total_reads_processed"])
+
+        with Instances(tmp_path, upstream.words(), document, count=1) as fleet:
+            flood(fleet.ports, 1, 1)
+            before, began = reads(), time.monotonic()
+            for number in range(60):
+                assert flood(fleet.ports, 1, 1, more=b'{"n":%d}' % number)[0].passed
+            beats = 4 * (1 + (time.monotonic() - began) / 2)
+            # One for the limit with both looks into the cache, one to keep the answer.
+            assert reads() - before <= 2 * 60 + beats + 5
+            assert len(upstream.calls_of("echo")) == 61
+
+
+def test_09_a_redis_that_is_five_seconds_away_is_down(tmp_path: Path) -> None:
+    with (
+        RedisServer(tmp_path) as redis,
+        TcpRelay("127.0.0.1", redis.port) as relay,
+        Upstream("streamable", tmp_path) as upstream,
+    ):
+        settings = shared(f"redis://127.0.0.1:{relay.port}/0", timeout="100ms", required=False)
+        document = {"shared": settings, "interceptor": {"rules": [limit_rule(1000, "60s")]}}
+        with Instances(tmp_path, upstream.words(), document, count=1) as fleet:
+            assert wait_until(lambda: flood(fleet.ports, 1, 1)[0].passed)
+            relay.toxic = Toxic("latency", seconds=5.0)
+            refused = flood(fleet.ports, 20, 4)
+            assert {call.answer["error"]["code"] for call in refused[8:]} == {-32001}
+            relay.toxic = Toxic()
+            assert wait_until(lambda: flood(fleet.ports, 1, 1)[0].passed)
 
 
 def test_09_a_redis_that_says_nothing_is_down(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +87,38 @@ def test_14_many_who_ask_at_once_ask_the_upstream_once(redis: RedisServer, tmp_p
             "shared": shared(redis.url, namespace="fourteen"),
             "interceptor": {"rules": [cache_rule()]},
         }
-        with Instances(tmp_path, upstream.words(), document, count=2) as fleet:
-            calls = flood(fleet.ports, 100, connections=100, more=b'{"same":1}')
+        with Instances(tmp_path, upstream.words(), document, count=4) as fleet:
+            calls = flood(fleet.ports, 200, connections=200, more=b'{"same":1}')
             assert all(call.passed for call in calls)
             assert len(upstream.calls_of("same")) == 1
+
+
+def test_14_when_the_one_who_asks_is_killed_another_does(redis: RedisServer, tmp_path: Path) -> None:
+    with Upstream("streamable", tmp_path) as upstream:
+        document = {
+            "shared": shared(redis.url, namespace="killed"),
+            "interceptor": {"rules": [cache_rule()]},
+        }
+        with Instances(tmp_path, upstream.words(), document, count=2) as fleet:
+            asker, other = fleet.all
+            assert upstream.process is not None
+            assert one(other.port, b'{"first":1}').passed
+            os.kill(upstream.process.pid, signal.SIGSTOP)
+            with ThreadPoolExecutor() as pool:
+                lost = pool.submit(one, asker.port, b'{"same":2}')
+                assert wait_until(lambda: any(redis.ask("GET", key) == b"?" for key in _strings(redis)))
+                waiting = pool.submit(one, other.port, b'{"same":2}')
+                asker.process.kill()
+                os.kill(upstream.process.pid, signal.SIGCONT)
+                answered = waiting.result(20)
+                assert lost.exception(20) is not None
+            assert answered.passed
+            assert answered.answered - answered.sent < 10  # 2.5 s, on a machine that has them to spare
+            fleet.all.remove(asker)
+
+
+def _strings(redis: RedisServer) -> list[bytes]:
+    return [key for key in redis.ask("KEYS", "ps1:killed:*") if redis.ask("TYPE", key) == b"string"]
 
 
 def state_rules() -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.state.memory import MemoryTable, exchange_key
+from penstock.state.memory import MemoryTable
 
 
 class _Clock:
@@ -54,11 +54,6 @@ def test_what_is_taken_out_is_gone_and_what_is_old_is_not_given_back() -> None:
     assert (table.pop("a"), table.pop("a")) == (1, None)
     clock.now = 6.0
     assert table.pop("b") is None
-
-
-def test_exchanges_are_kept_by_session_direction_and_id() -> None:
-    keys = {exchange_key(s, d, i) for s in "ab" for d in ("client", "upstream") for i in (b"1", b'"1"')}
-    assert len(keys) == 8
 
 
 def test_what_is_forgotten_is_handed_over_and_what_is_taken_is_not() -> None:
