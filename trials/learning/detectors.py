@@ -31,6 +31,10 @@ RULES: dict[str, list[Any]] = {
         _CHANGE,
         {"copied_from": {"field": "arguments.**", "tools": ["*"], "text": 0}},
     ],
+    "the same, or 48 characters in a row (`copied_from`, `text: 48`)": [
+        _CHANGE,
+        {"copied_from": {"field": "arguments.**", "tools": ["*"], "text": 48}},
+    ],
     "the same, or 24 characters in a row (`copied_from`)": [
         _CHANGE,
         {"copied_from": {"field": "arguments.**", "tools": ["*"]}},

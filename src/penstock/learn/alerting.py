@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from penstock.errors import ConfigError
 from penstock.learn.alerts import Alarm
-from penstock.learn.events import CALL, event_of_record
+from penstock.learn.events import CALL, STOPPED, event_of_record
 from penstock.learn.queued import Queued
 from penstock.observe.record import Record
 from penstock.policy.learned.baseline import Baseline
 from penstock.wire.mcp.replies import one_line
+
+if TYPE_CHECKING:
+    from penstock.learn.learner import Learner
 
 log = logging.getLogger("penstock")
 
@@ -22,8 +27,9 @@ log = logging.getLogger("penstock")
 class AlertSink:
     """Looks at what came by, in the thread that writes; tells of it on stderr and in a file."""
 
-    def __init__(self, alarm: Alarm, path: str | None) -> None:
+    def __init__(self, alarm: Alarm, path: str | None, learner: Learner | None = None) -> None:
         self._alarm = alarm
+        self._learner = learner
         self._file = None if path is None else _open(path)
 
     def write_batch(self, records: list[Record]) -> None:
@@ -32,11 +38,16 @@ class AlertSink:
         for record in records:
             event = event_of_record(record)
             if event is None:
+                if _is_refused(record):
+                    self._alarm.taint(record.session.id)
                 continue
             for alert in self._alarm.take(event):
                 about = f"session {alert.session[:8]}, {alert.kind}: {alert.why}"
-                log.warning("Unusual: %s.", one_line(about))
+                log.warning("Unusual: %s.", one_line(about), extra={"alert": structs.asdict(alert)})
                 lines.append(msgspec.json.encode(alert) + b"\n")
+            if self._learner is not None:
+                self._learner.note(event, self._alarm.maybe_scores(event.session))
+                self._learner.look(event.time)
         if lines and self._file is not None:
             try:
                 os.write(self._file, b"".join(lines))
@@ -45,9 +56,14 @@ class AlertSink:
 
     def write_lost(self, count: int, first: Record, last: Record) -> None:
         """Some were not looked at; the queue says how many."""
+        if self._learner is not None:
+            self._learner.forget_waiting(last.received)
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Lets go of the files."""
+        if self._learner is not None:
+            self._learner.close()
+            self._learner = None
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -57,10 +73,17 @@ class Alerting(Queued):
     """Tells of unusual sessions. It changes nothing and blocks nothing."""
 
     def __init__(
-        self, baseline: Baseline, budget: float, watch: tuple[str, ...], path: str | None = None
+        self,
+        baseline: Baseline,
+        budget: float,
+        watch: tuple[str, ...],
+        path: str | None = None,
+        learns_into: str | None = None,
     ) -> None:
         self._alarm = Alarm(baseline, budget, watch)
-        super().__init__("alerts", AlertSink(self._alarm, path))
+        learner = None if learns_into is None else _maybe_learner(learns_into)
+        self._learns = learner is not None
+        super().__init__("alerts", AlertSink(self._alarm, path, learner))
 
     async def start(self) -> None:
         """Says which kinds are silent, and begins."""
@@ -69,8 +92,23 @@ class Alerting(Queued):
         await super().start()
 
     def wants(self, record: Record) -> bool:
-        """Calls, and their answers."""
-        return record.method == CALL
+        """Calls, and their answers; where somebody learns, what else clients were refused."""
+        return record.method == CALL or (self._learns and _is_refused(record))
+
+
+def _is_refused(record: Record) -> bool:
+    return record.verdict in STOPPED and record.sender == "client"
+
+
+def _maybe_learner(path: str) -> Learner | None:
+    """Who learns into the file; None where another process does: clients may well start several of us."""
+    from penstock.learn.learner import Learner
+
+    try:
+        return Learner(path)
+    except ConfigError as why:
+        log.warning("Nothing is learned here: %s (%s).", why.headline, why.detail)
+        return None
 
 
 def _open(path: str) -> int:

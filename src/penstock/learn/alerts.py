@@ -88,13 +88,25 @@ class Alarm:
             said.append("Silent: everything. The baseline has no session")
         return said
 
+    def taint(self, session: str) -> None:
+        """Something of the session was refused that is no call of a tool."""
+        state = self._sessions.setdefault(session, SessionScores())
+        state.is_tainted = True
+
+    def maybe_scores(self, session: str) -> SessionScores | None:
+        """How a session scores so far; None where there is nothing to compare it with."""
+        state = self._sessions.get(session)
+        return state if state is not None and self.baseline.maybe_model(state.client) is not None else None
+
     def take(self, event: Event) -> list[Alert]:
         """The alerts that one more event raises."""
         state = self._sessions.get(event.session)
         if state is None:
             if len(self._sessions) >= self.most_sessions:
                 self._sessions.pop(next(iter(self._sessions)))
-            state = self._sessions[event.session] = SessionScores(client=event.client)
+            is_tainted = event.session in self.alerted  # it was here before, and forgotten among very many
+            state = SessionScores(client=event.client, is_tainted=is_tainted)
+            self._sessions[event.session] = state
         state.client = state.client or event.client
         model = self.baseline.maybe_model(state.client)
         if model is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import os
 import stat
 from typing import Any
@@ -9,10 +10,9 @@ from typing import Any
 import msgspec
 
 from penstock.errors import ConfigError
-from penstock.learn.events import Event, read_events
-from penstock.learn.scores import SessionScores, learn, score
-from penstock.policy.learned.baseline import FORMAT, KINDS, TABLE, Baseline, Model, place_digest
-from penstock.policy.learned.features import digest64, places_in, shape_of
+from penstock.learn.events import STOPPED, event_of_row, read_events, read_rows
+from penstock.learn.scores import Lesson, SessionScores, learn, lesson_of, score
+from penstock.policy.learned.baseline import FORMAT, KINDS, TABLE, Baseline, Model
 
 MOST_BYTES = 8 << 20
 _CALIBRATED = 20_000  # scores are kept for so many sessions of a group
@@ -34,7 +34,12 @@ def build_baseline(files: list[str], group_by: str = "", alerted: frozenset[str]
     left_out: set[str] = set()
     sessions: dict[str, str] = {}  # by id: the client
     baseline = Baseline("baseline", group_by=group_by)
-    for event in read_events(files):
+    for row in read_rows(files):
+        if row.line.verdict in STOPPED and row.line.sender == "client":
+            left_out.add(row.line.s)  # whatever it was that was refused
+        event = event_of_row(row)
+        if event is None:
+            continue
         sessions[event.session] = sessions.get(event.session) or event.client
         if event.is_stopped or event.session in alerted:
             left_out.add(event.session)
@@ -58,30 +63,25 @@ def build_baseline(files: list[str], group_by: str = "", alerted: frozenset[str]
         if calibrating is not None:
             model = models[group_of[event.session]]
             score(model, event, calibrating)
-            _remember(model, event)
+            if not event.is_answer:
+                remember(model, lesson_of(event, ""))
     for session, state in states.items():
-        calibration = models[group_of[session]].calibration
-        for kind in KINDS:
-            scores = calibration.setdefault(kind, [])
-            if len(scores) < _CALIBRATED:
-                scores.append(round(state.scores.get(kind, 0.0), 3))
-    for model in models.values():
-        for scores in model.calibration.values():
-            scores.sort()
+        calibrate(models[group_of[session]], state)
     baseline.groups = models
-    return Built(baseline, len(sessions), len(left_out))
+    return Built(baseline, len(sessions), len(left_out & sessions.keys()))
 
 
-def _remember(model: Model, event: Event) -> None:
+def calibrate(model: Model, state: SessionScores) -> None:
+    """Keeps how a session scored that did not make the tables; in order, as they are asked."""
+    for kind in KINDS:
+        scores = model.calibration.setdefault(kind, [])
+        if len(scores) < _CALIBRATED:
+            bisect.insort(scores, round(state.scores.get(kind, 0.0), 3))
+
+
+def remember(model: Model, lesson: Lesson) -> None:
     """What a calibrating session has is not new either, to whoever asks the whole baseline."""
-    if event.is_answer:
-        return
-    tool = event.tool
-    for key in (
-        digest64(tool),
-        digest64(tool, shape_of(event.arguments)),
-        *(place_digest(tool, place) for place in places_in(event.arguments)),
-    ):
+    for key in (lesson.tool, lesson.shape, *(place for place, _ in lesson.places)):
         if len(model.others) < TABLE and not (
             key in model.tools or key in model.places or key in model.shapes
         ):

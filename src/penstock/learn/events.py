@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -101,17 +101,22 @@ def _arguments(params: Any, size: int) -> tuple[Any, int]:
     return (params.get("arguments") if isinstance(params, dict) else None), size
 
 
-def read_events(files: Iterable[str], each: Callable[[MessageRow], None] | None = None) -> Iterator[Event]:
-    """The events of recordings, in order. A session of one file is none of another's. Raises Unreadable."""
+def read_rows(files: Iterable[str], what: str = "messages") -> Iterator[MessageRow]:
+    """The messages of recordings, in order. A session of one file is none of another's. Raises Unreadable."""
     paths = list(files)
-    progress = Progress("messages", size_of(paths))
+    progress = Progress(what, size_of(paths))
     for number, path in enumerate(paths):
         for row in Rows().all(RecordingReader(path, progress.add)):
-            if each is not None:
-                each(row)
-            event = event_of_row(row)
-            if event is not None:
-                if number:
-                    event.session = f"{event.session}#{number}"
-                yield event
+            if number:
+                row.line.s = f"{row.line.s}#{number}"
+            if row.line.lost is None:
+                yield row
     progress.end()
+
+
+def read_events(files: Iterable[str], what: str = "messages") -> Iterator[Event]:
+    """The calls and answers among them."""
+    for row in read_rows(files, what):
+        event = event_of_row(row)
+        if event is not None:
+            yield event

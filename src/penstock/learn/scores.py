@@ -15,7 +15,7 @@ from functools import lru_cache
 from msgspec import Struct, field
 
 from penstock.learn.events import Event
-from penstock.policy.learned.baseline import BUCKETS, KINDS, TABLE, Model, place_digest
+from penstock.policy.learned.baseline import BUCKETS, TABLE, Model, place_digest
 from penstock.policy.learned.features import digest64, places_in, shape_of
 
 _WINDOW = 60.0
@@ -43,7 +43,6 @@ class SessionScores(Struct):
     errors: int = 0
     spread: dict[str, set[int]] = field(default_factory=dict)
     client: str = ""
-    last_time: float = 0.0
     is_tainted: bool = False  # something was refused, or told of: nothing is learned from it
 
 
@@ -52,31 +51,53 @@ def bucket_of(size: int) -> int:
     return min(size.bit_length(), BUCKETS - 1)
 
 
+class Lesson(Struct, frozen=True):
+    """What one call teaches: digests, a size and an hour, and nothing that was said."""
+
+    tool: int
+    bucket: int
+    places: tuple[tuple[int, int], ...]  # each with its kind
+    shape: int
+    pair: int
+    hour: int
+
+
+def lesson_of(event: Event, before: str) -> Lesson:
+    """What a call teaches that came after one of the tool `before`."""
+    tool = event.tool
+    places = tuple(
+        (place_digest(tool, place), digest64(tool, place.path, place.kind))
+        for place in places_in(event.arguments)
+    )
+    shape = _digest(tool, shape_of(event.arguments))
+    bucket, hour = bucket_of(event.size), _hour(event.time)
+    return Lesson(_digest(tool), bucket, places, shape, _digest(before, tool), hour)
+
+
 def learn(model: Model, event: Event, state: SessionScores) -> None:
     """Takes one event of a usual session into the tables."""
-    if event.is_answer:
-        return
-    tool = event.tool
-    key = _digest(tool)
+    if not event.is_answer:
+        absorb(model, lesson_of(event, state.last_tool))
+        state.last_tool = event.tool
+
+
+def absorb(model: Model, lesson: Lesson) -> None:
+    """Takes what a call teaches into the tables."""
+    key, shape, pair = lesson.tool, lesson.shape, lesson.pair
     model.calls += 1
     if key in model.tools or _has_room(model, "tool", model.tools):
         model.tools[key] = model.tools.get(key, 0) + 1
         sizes = model.sizes.setdefault(key, [0] * BUCKETS)
-        sizes[bucket_of(event.size)] += 1
-    for place in places_in(event.arguments):
-        found = place_digest(tool, place)
-        if found not in model.places and _has_room(model, "place", model.places):
-            model.places.add(found)
-            kind = digest64(tool, place.path, place.kind)
+        sizes[lesson.bucket] += 1
+    for place, kind in lesson.places:
+        if place not in model.places and _has_room(model, "place", model.places):
+            model.places.add(place)
             model.place_counts[kind] = model.place_counts.get(kind, 0) + 1
-    shape = _digest(tool, shape_of(event.arguments))
     if shape not in model.shapes and _has_room(model, "shape", model.shapes):
         model.shapes.add(shape)
-    pair = _digest(state.last_tool, tool)
     if pair in model.pairs or _has_room(model, "sequence", model.pairs):
         model.pairs[pair] = model.pairs.get(pair, 0) + 1
-    model.hours[_hour(event.time)] += 1
-    state.last_tool = tool
+    model.hours[lesson.hour] += 1
 
 
 def _has_room(model: Model, kind: str, table: dict[int, int] | set[int]) -> bool:
@@ -88,7 +109,6 @@ def _has_room(model: Model, kind: str, table: dict[int, int] | set[int]) -> bool
 
 def score(model: Model, event: Event, state: SessionScores) -> list[Finding]:
     """What one more event makes more unusual; the scores are those after it."""
-    state.last_time = event.time
     state.is_tainted = state.is_tainted or event.is_stopped
     if event.is_answer:
         return list(_score_answer(model, event, state))
@@ -216,8 +236,3 @@ def _hour(when: float) -> int:
 
 def _plural(kind: str) -> str:
     return {"directory": "directories"}.get(kind, f"{kind}s")
-
-
-def no_scores() -> dict[str, float]:
-    """Of a session in which nothing happened."""
-    return dict.fromkeys(KINDS, 0.0)

@@ -32,14 +32,20 @@ class ShadowSink:
         self.counts: Counter[tuple[str, str, str]] = Counter()  # set, what is different, rule
         self.judged = 0
         self.is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the thread that writes
 
     def write_batch(self, records: list[Record]) -> None:
-        """Judges them."""
+        """Judges them, in one loop for all: nothing that is judged on paper waits for long."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._judge(records))
+
+    async def _judge(self, records: list[Record]) -> None:
         for record in records:
             line = self._line(record)
             self.judged += 1
             for name, judge in self._sets:
-                found = asyncio.run(_awaited(judge(line)))
+                found = await judge(line)
                 if found is None:
                     continue
                 word, rule = found
@@ -83,13 +89,11 @@ class ShadowSink:
         if self.is_closed:
             return
         self.is_closed = True
+        if self._loop is not None:
+            self._loop.close()
         log.info("Shadow sets have judged %d messages.", self.judged)
         for (name, what, rule), count in sorted(self.counts.items()):
             log.info("Shadow set %s %s %d messages (rule %s).", name, what, count, rule or "-")
-
-
-async def _awaited(work: Awaitable[Judged | None]) -> Judged | None:
-    return await work
 
 
 class Shadowing(Queued):
@@ -98,6 +102,17 @@ class Shadowing(Queued):
     def __init__(self, sets: list[tuple[str, JudgeLine]]) -> None:
         self.sink = ShadowSink(sets)
         super().__init__("shadow sets", self.sink)
+
+    def read_differences(self) -> list[tuple[dict[str, str], float]]:
+        """What each set would have stopped or passed, by rule."""
+        return [
+            ({"set": name, "what": what, "rule": rule}, count)
+            for (name, what, rule), count in sorted(self.sink.counts.copy().items())
+        ]
+
+    def read_judged(self) -> list[tuple[dict[str, str], float]]:
+        """How many messages they have judged."""
+        return [({}, self.sink.judged)]
 
     def wants(self, record: Record) -> bool:
         """What clients and upstreams say, where it can be read."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from penstock.gate.variants import VariantRules, part_of
 from penstock.learn.intervals import is_difference_shown, wilson
 from penstock.policy.exchange import Session
 from sessions import START, RecordingMaker, penstock
+from watched import Watched
 
 
 def block(id: str, tool: str) -> dict[str, Any]:
@@ -119,6 +122,32 @@ def test_acceptance_32_a_shadow_set_opens_nothing_and_changes_nothing(
         with pytest.raises(TimeoutError):
             listener.accept()  # nobody has come
     assert not touched.exists()
+
+
+def test_sets_are_told_of_by_the_metrics(tmp_path: Path) -> None:
+    (tmp_path / "next.json").write_text(json.dumps({"interceptor": {"rules": [block("nw", "write_file")]}}))
+    sets = [{"name": "now", "share": 100}, {"name": "next", "file": "next.json", "shadow": True}]
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"interceptor": {"rules": []}, "variants": {"sets": sets}}))
+    with Watched(
+        tmp_path, "streamable", "stdio", "--metrics", "0", "--config", str(config), deny=""
+    ) as watched:
+        door = watched.connect()
+        door.call("write_file")
+        door.call("echo")
+        found = re.search(r"http://127.0.0.1:(\d+)/metrics", watched.stderr)
+        assert found is not None
+
+        def text() -> str:
+            with urllib.request.urlopen(found[0]) as answer:
+                return str(answer.read().decode())
+
+        differs = 'penstock_shadow_differences_total{set="next",what="would have stopped",rule="nw"} 1'
+        assert wait_until(lambda: differs in text()), text()
+        told = text()
+        assert 'penstock_variant_messages_total{set="now",verdict="pass"}' in told
+        assert 'penstock_variant_answers_total{set="now",error_type=""}' in told
+        watched.end()
 
 
 def test_sets_are_compared_over_a_recording(tmp_path: Path) -> None:
