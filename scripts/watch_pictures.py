@@ -5,6 +5,7 @@ python scripts/watch_pictures.py FOLDER [--all]
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,11 @@ from chromium import Chromium  # noqa: E402
 from penstock.watch import runtime  # noqa: E402
 from penstock.watch.hub import ask_desk  # noqa: E402
 
-PAGES = ("traffic", "held", "sessions", "tools", "rules", "upstreams", "history", "log")
+PAGES = ("traffic", "held", "sessions", "tools", "rules", "upstreams", "history", "log", "alerts", "patterns")
+
+
+ROWS = "[...document.querySelectorAll('.grow:not([hidden])')].toSorted((a, b) => a.rank - b.rank)"
+IS_SEEN = "e.getBoundingClientRect().bottom < innerHeight"
 
 
 def main() -> None:
@@ -59,20 +64,37 @@ def main() -> None:
             client.close()
 
 
+def filter_by(page: Chromium, words: str) -> None:
+    entry = "document.getElementById('filter')"
+    page.run(f"{entry}.value = {json.dumps(words)}; {entry}.dispatchEvent(new Event('input'))")
+    time.sleep(0.5)
+
+
 def take(page: Chromium, folder: Path, name: str, theme: str, is_all: bool) -> None:
     page.key("1")
     page.run("document.querySelector('.scroller').focus()")
+    page.key("G")
     time.sleep(0.3)
     if is_all:
         page.picture(folder / f"{name}list-{theme}.png")
-    page.run("[...document.querySelectorAll('.grow')].find(e => /echo/.test(e.textContent)).click()")
+    page.run(f"{ROWS}.findLast(e => /echo/.test(e.textContent) && {IS_SEEN}).click()")
     page.wait("!document.querySelector('.detail').hidden")
     time.sleep(0.3)
     page.picture(folder / f"{name}watch-traffic-{theme}.png")
-    page.run("[...document.querySelectorAll('.detail .actions button')].at(-1).click()")
+    if is_all:
+        for tab in ("diff", "why", "timing"):
+            page.click(".detail .tabs button", tab)
+            page.picture(folder / f"{name}{tab}-{theme}.png")
+        page.click(".detail .tabs button", "pretty")
+    page.run("document.querySelector('.detail .close').click()")
+    if is_all:
+        for kind, words in (("nothing", "tool:none-such ms>5"), ("fault", "tool:echo nope:1")):
+            filter_by(page, words)
+            page.picture(folder / f"{name}{kind}-{theme}.png")
+        filter_by(page, "")
     for number, kind in enumerate(PAGES[1:], 2):
-        if is_all or kind in ("held", "tools"):
-            page.key(str(number))
+        if is_all or kind == "held":
+            page.key(str(number % 10))
             time.sleep(0.5)
             page.picture(folder / f"{name}watch-{kind}-{theme}.png")
 

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -22,15 +23,34 @@ DEADLINE = 20.0
 class Hub:
     """`penstock watch --web` with a runtime folder of its own, where proxies of this process's tests join."""
 
-    def __init__(self, *words: str, folder: str | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        *words: str,
+        folder: str | None = None,
+        port: int = 0,
+        address: str = "127.0.0.1",
+        authority: Path | None = None,
+    ) -> None:
+        """`authority` has signed the certificate that it serves with, if it speaks TLS."""
+        self._authority = authority
         self.folder = folder or tempfile.mkdtemp(prefix="pens-", dir="/tmp")
         self.owns_folder = folder is None
+        self._before = os.environ.get("XDG_RUNTIME_DIR")
         os.environ["XDG_RUNTIME_DIR"] = self.folder
         before = set(runtime.hubs())
         self.errors = Path(self.folder) / f"hub-errors-{len(before)}"
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "penstock", "watch", *words, "--web", str(port), "--no-browser"],
+                [
+                    sys.executable,
+                    "-m",
+                    "penstock",
+                    "watch",
+                    *words,
+                    "--web",
+                    f"{address}:{port}",
+                    "--no-browser",
+                ],
                 stderr=errors,
                 stdin=subprocess.DEVNULL,
             )
@@ -69,7 +89,12 @@ class Hub:
         self, method: str, path: str, body: Any = None, token: str | None = None, **headers: str
     ) -> tuple[int, bytes]:
         """Status and body of one request, whatever its path."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        connection: http.client.HTTPConnection
+        if self._authority is not None:
+            trust = ssl.create_default_context(cafile=str(self._authority))
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=DEADLINE, context=trust)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
         fields = {"Host": self.host}
         use = self.token if token is None else token
         if use:
@@ -142,6 +167,10 @@ class Hub:
         """Ends it."""
         self.process.terminate()
         self.process.wait(DEADLINE)
+        if self._before is None:
+            os.environ.pop("XDG_RUNTIME_DIR", None)
+        else:
+            os.environ["XDG_RUNTIME_DIR"] = self._before
         if self.owns_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -166,3 +195,13 @@ def until(found: Any, why: Any = None, within: float = DEADLINE) -> Any:
             return value
         time.sleep(0.02)
     raise AssertionError(f"it never came; {why() if callable(why) else why or ''}")
+
+
+def asked(pattern: str) -> str:
+    """A path that a route takes."""
+    return (
+        pattern.replace(r"(\d{1,15})", "1")
+        .replace("([A-Za-z0-9_.-]{1,80})", "x")
+        .replace("([A-Za-z0-9_-]{1,40})", "x")
+        .replace("(alerts|suggestions|variants)", "suggestions")
+    )

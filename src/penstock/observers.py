@@ -55,7 +55,7 @@ def _open_anomalies(config: ProxyConfig) -> Observer | None:
     from penstock.learn.alerting import Alerting
 
     asked = config.anomalies
-    return Alerting(asked.known, asked.budget, asked.watch, asked.file)
+    return Alerting(asked.known, asked.budget, asked.watch, asked.file, asked.learns_into)
 
 
 def _open_shadows(config: ProxyConfig) -> Observer | None:
@@ -83,9 +83,27 @@ ROWS: tuple[Opener, ...] = (_open_watching, _open_anomalies, _open_shadows)
 is imported inside, so that nobody pays for it who did not ask."""
 
 
+def _count_shadows(observers: list[Observer]) -> None:
+    """Lets the metrics, where there are some, tell what shadow sets find."""
+    from penstock.learn.shadows import Shadowing
+    from penstock.observe.watching import Watching
+
+    for watching in observers:
+        for shadows in observers:
+            if isinstance(watching, Watching) and isinstance(shadows, Shadowing):
+                differs, judged = (
+                    "What a shadow set would have decided otherwise.",
+                    "Messages that they judged.",
+                )
+                watching.counters.append(("penstock_shadow_differences", differs, shadows.read_differences))
+                watching.counters.append(("penstock_shadow_judged", judged, shadows.read_judged))
+
+
 async def open_observers(config: ProxyConfig) -> list[Observer]:
     """The observers that `config` asks for. Raises ConfigError when one of them cannot do its work."""
     found = [observer for row in ROWS if (observer := row(config)) is not None]
+    if config.variants is not None and config.variants.shadows:
+        _count_shadows(found)
     for observer in found:
         await observer.start()
     return found

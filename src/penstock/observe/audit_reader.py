@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from penstock.observe.audit_chain import GENESIS, Head, digest, split_line
 from penstock.observe.journal import rotated_files
+from penstock.observe.progress import Progress, size_of
 from penstock.observe.reader import Unreadable, open_recording
 from penstock.observe.rows import texts_at
 
@@ -120,10 +121,13 @@ class ChainCheck:
     def check(self, paths: list[str]) -> Verdict:
         """Whether the chain over these files holds."""
         fault = None
-        for path in with_rotated(paths):
-            fault = self._check_file(path)
+        files = with_rotated(paths)
+        progress = Progress("entries", size_of(files))
+        for path in files:
+            fault = self._check_file(path, progress)
             if fault is not None:
                 break
+        progress.end()
         head = self._head or Head()
         if fault is None and self._begins_at > 1 and self._dropped_to < self._begins_at - 1:
             fault = (
@@ -135,9 +139,10 @@ class ChainCheck:
             fault = f"the tail is cut: the chain ends at {head.seq}, and {wanted} was expected"
         return Verdict(self.entries, head, fault)
 
-    def _check_file(self, path: str) -> str | None:
+    def _check_file(self, path: str, progress: Progress) -> str | None:
         with open_recording(path) as file:
             for number, line in enumerate(file, 1):
+                progress.add(len(line))
                 if not line.endswith(b"\n"):
                     log.warning("%s: its last line is not whole and was left out.", path)
                     return None

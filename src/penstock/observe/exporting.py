@@ -7,7 +7,6 @@ ends is started again, later each time.
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import subprocess
 import sys
@@ -163,8 +162,3 @@ def _outlined(record: Record) -> Record:
     short.why, short.request, short.micros = record.why, record.request, record.micros
     short.index, short.trace = record.index, record.trace
     return short
-
-
-def is_our_environment_set() -> bool:
-    """Whether the environment says where spans go."""
-    return any(os.environ.get(f"OTEL_EXPORTER_OTLP_{name}ENDPOINT") for name in ("", "TRACES_"))

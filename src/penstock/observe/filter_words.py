@@ -281,8 +281,22 @@ class _Parser:
             known = _CHOICES.get(field)
             if known is not None and not is_quoted and not set("*?") & set(text) and text not in known:
                 raise self.fault(f"{field} is one of {', '.join(known)}", at)
-        matches = [_glob(text, is_quoted) for text, is_quoted, _ in values]
+        matches = [self._glob(text, is_quoted, at) for text, is_quoted, at in values]
         return _over(head, path, lambda word: any(match(word) for match in matches))
+
+    def _glob(self, text: str, is_quoted: bool, at: int) -> Callable[[str], bool]:
+        if is_quoted or not set("*?") & set(text):
+            return lambda word: word == text
+        import re2  # a glob with many stars would backtrack badly in re
+
+        options: Any = re2.Options()
+        options.dot_nl = True
+        options.log_errors = False
+        pattern = "".join(".*" if char == "*" else "." if char == "?" else re2.escape(char) for char in text)
+        try:
+            return _found(re2.compile(pattern, options).fullmatch)
+        except re2.error:
+            raise self.fault("this is too long", at) from None
 
     def _regex(self, field: str, head: str, path: str) -> Test:
         start = self.at
@@ -295,12 +309,12 @@ class _Parser:
         options.log_errors = False
         options.max_mem = 1 << 20
         try:
-            search = re2.compile(pattern, options).search
+            search = _found(re2.compile(pattern, options).search)
         except re2.error as why:
             raise self.fault(f"this is no pattern: {why}", start) from None
         if field == "text":
-            return lambda row: search(row.text()) is not None
-        return _over(head, path, lambda word: search(word) is not None)
+            return lambda row: search(row.text())
+        return _over(head, path, search)
 
     def _compare(self, field: str, head: str, path: str, operator: str) -> Test:
         start = self.at
@@ -382,16 +396,16 @@ def _contains(needles: list[str]) -> Test:
     return test
 
 
-def _glob(text: str, is_quoted: bool) -> Callable[[str], bool]:
-    if is_quoted or not set("*?") & set(text):
-        return lambda word: word == text
-    import re2  # a glob with many stars would backtrack badly in re
+def _found(look: Callable[[str], object]) -> Callable[[str], bool]:
+    """Whether RE2 finds something; half a surrogate pair, which JSON can spell and RE2 not read, is a "?"."""
 
-    options: Any = re2.Options()
-    options.dot_nl = True
-    pattern = "".join(".*" if char == "*" else "." if char == "?" else re2.escape(char) for char in text)
-    match = re2.compile(pattern, options).fullmatch
-    return lambda word: match(word) is not None
+    def found(word: str) -> bool:
+        try:
+            return look(word) is not None
+        except UnicodeEncodeError:
+            return look(word.encode("utf-8", "replace").decode()) is not None
+
+    return found
 
 
 def _is_number(word: str) -> bool:

@@ -187,11 +187,6 @@ class Journal:
         except ConfigError as why:
             raise OSError(why.detail) from None
 
-    @property
-    def was_moved(self) -> bool:
-        """Whether the file at the path is a new one that nothing was written to."""
-        return self.size == 0
-
     def rotate(self, first: int) -> str:
         """Renames the file to NAME.FIRST.jsonl and begins a new one. Gives its new name."""
         base, ending = _split(self.path)

@@ -103,6 +103,12 @@ class Metrics:
         self.bytes = Counter("penstock_message_bytes", "Bytes of messages.", ("from",))
         self.methods = Counter("penstock_methods", "Requests and notifications.", ("method",), 0)
         self.rules = Counter("penstock_rule_hits", "Messages that a rule applied to.", ("rule",), 0)
+        self.variants = Counter(
+            "penstock_variant_messages", "Messages by the rule set of their session.", ("set", "verdict")
+        )
+        self.variant_answers = Counter(
+            "penstock_variant_answers", "Answers of the upstream by rule set.", ("set", "error_type")
+        )
         self._tools: dict[
             str, bool
         ] = {}  # of the upstream, and whether clients see it: only these are labels
@@ -124,12 +130,21 @@ class Metrics:
             for rule in dict.fromkeys((record.why.rule, *record.why.rules)):
                 if rule:
                     self.rules.add((rule,))
+        if record.session.variant:
+            self._count_variant(record)
         if kind == "response":
             self._answered(record)
         elif record.method is not None:
             self.methods.add((record.method if record.method in KNOWN else self._rare(record.method),))
             if kind == "request" and record.sender == "client":
                 self.pending += 1
+
+    def _count_variant(self, record: Record) -> None:
+        name = record.session.variant
+        if record.sender != "penstock":
+            self.variants.add((name, record.verdict))
+        if record.kind == "response" and record.sender == "upstream":
+            self.variant_answers.add((name, error_type(record)))
 
     def _rare(self, method: str) -> str:
         """Methods that MCP does not know are labels while there is room, and of a sane form."""
@@ -194,7 +209,8 @@ class Metrics:
     def text(self, is_open_metrics: bool = False) -> bytes:
         """Everything, as Prometheus reads it: format 0.0.4, or OpenMetrics 1.0."""
         out: list[str] = []
-        for counter in (self.messages, self.bytes, self.methods, self.rules):
+        some = [one for one in (self.variants, self.variant_answers) if one.values]
+        for counter in (self.messages, self.bytes, self.methods, self.rules, *some):
             series = [
                 (dict(zip(counter.labels, key, strict=True)), value)
                 for key, value in list(counter.values.items())

@@ -1,4 +1,7 @@
-"""How far long work has come, for people at a terminal; nothing at all in a pipe."""
+"""How far long work has come, for people at a terminal; nothing at all in a pipe.
+
+Who runs a command for somebody else, as the live view does, asks for lines of JSON with PENSTOCK_PROGRESS.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import time
 from collections.abc import Callable
 
 from penstock.wire.mcp.replies import one_line
+
+ASKED = "PENSTOCK_PROGRESS"
 
 
 class Progress:
@@ -27,7 +32,8 @@ class Progress:
         self._started = self._said = clock()
         self._done = 0
         self._count = 0
-        self.is_shown = sys.stderr.isatty() if is_shown is None else is_shown
+        self._is_told = is_shown is None and os.environ.get(ASKED) == "json"
+        self.is_shown = self._is_told or (sys.stderr.isatty() if is_shown is None else is_shown)
 
     def add(self, amount: int) -> None:
         """One more item is done, which took so much of the total."""
@@ -35,8 +41,13 @@ class Progress:
         self._count += 1
         if self.is_shown and self._count % 256 == 0 and self._clock() - self._said >= 0.2:
             self._said = self._clock()
-            sys.stderr.write(f"\r\x1b[K{self.line()}")
+            sys.stderr.write(self.facts() if self._is_told else f"\r\x1b[K{self.line()}")
             sys.stderr.flush()
+
+    def facts(self) -> str:
+        """A line for programs."""
+        share = self._done / self._total if self._total else 0
+        return f'{{"progress":"{self._what}","count":{self._count},"share":{min(share, 1):.3f}}}\n'
 
     def line(self) -> str:
         """The words of now."""
@@ -49,7 +60,7 @@ class Progress:
 
     def end(self) -> None:
         """Takes the line away."""
-        if self.is_shown and self._said > self._started:
+        if self.is_shown and self._said > self._started and not self._is_told:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 

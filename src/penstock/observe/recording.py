@@ -12,13 +12,12 @@ import base64
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from penstock.observe.record import Record, Session, Why
+from penstock.observe.record import Record, Session, Why, is_answered
 from penstock.wire.json.ambiguity import readable
 
 FORMAT = 1
 KINDS = ("request", "notification", "response", "batch", "line", "http", "lost")
 VERDICTS = ("pass", "change", "answer", "deny", "block", "drop", "refuse", "skip")
-SENDERS = ("client", "upstream", "penstock")
 
 _encode = msgspec.json.Encoder().encode
 _check = msgspec.json.Decoder(Raw).decode
@@ -216,11 +215,6 @@ def kept_headers(record: Record) -> dict[str, str]:
         for name, value in record.headers
         if name.lower() in KEPT_HEADERS
     }
-
-
-def is_answered(record: Record) -> bool:
-    """Whether what was sent went back to the sender: then it has a line of its own."""
-    return record.sent is not None and record.kind != "response" and record.verdict != "change"
 
 
 def kind_of(record: Record) -> str:

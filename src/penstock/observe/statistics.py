@@ -62,7 +62,6 @@ class Statistics:
         self.sessions: set[str] = set()
         self.lost = 0
         self.first = self.last = 0.0
-        self._asked_names: dict[int, str] = {}
 
     def add(self, row: MessageRow) -> None:
         """Takes one row into account."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from penstock.observe.record import Record
-from penstock.observe.recording import is_answered
+from penstock.observe.record import Record, is_answered
 
 log = logging.getLogger("penstock")
 

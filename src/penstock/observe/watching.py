@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -13,20 +14,22 @@ from msgspec import Struct
 from penstock.gate.gate import Gate
 from penstock.gate.record import Observer
 from penstock.observe import bounds
-from penstock.observe.auditor import Auditor
-from penstock.observe.masking import Masker
 from penstock.observe.record import Record
-from penstock.observe.recorder import Recorder
 from penstock.observe.settings import ObserveSettings
 from penstock.observe.tap import Tap, Watcher
-from penstock.observe.writing import Queue, WriterThread
-from penstock.policy.rules.method_classes import MethodClasses
 from penstock.policy.tools.tool_filter import ToolFilter
 
-if TYPE_CHECKING:
-    from penstock.gate.held import Holder
+if TYPE_CHECKING:  # each is loaded where it is asked for: the live view alone needs none of them
+    from penstock.gate.held import Asker
+    from penstock.observe.auditor import Auditor
+    from penstock.observe.masking import Masker
+    from penstock.observe.recorder import Recorder
+    from penstock.observe.writing import Queue, WriterThread
+    from penstock.policy.rules.method_classes import MethodClasses
 
 log = logging.getLogger("penstock")
+
+ReadCounts = Callable[[], Iterable[tuple[dict[str, str], float]]]
 
 
 class Surroundings(Struct):
@@ -34,7 +37,7 @@ class Surroundings(Struct):
 
     rules: str = ""  # the hash of the rules in force
     held: tuple[str, ...] = ()  # values of ours that must not be kept
-    classes: MethodClasses = MethodClasses()
+    classes: MethodClasses | None = None  # where rules name some
     is_http: bool = False  # whether clients come by HTTP
     is_debug: bool = False  # whether each message is a line of the log
     choice: ToolFilter = ToolFilter()  # which tools clients see
@@ -48,7 +51,7 @@ class Guest(Protocol):
     async def start(self) -> None: ...
 
     @property
-    def holds(self) -> Holder: ...
+    def asker(self) -> Asker: ...
 
     def saw(self, record: Record) -> None: ...
 
@@ -69,24 +72,42 @@ class Watching(Observer):
         self._around = around
         held = [*around.held, *(os.environ.get(name, "") for name in settings.mask.values_of)]
         self._held = held
-        self.masker = Masker(settings.mask, held)
         self._queues: list[Queue] = []
         self.recorder: Recorder | None = None
         self.auditor: Auditor | None = None
         self._open_files()
         self.tap = Tap(self.recorder.last_index if self.recorder is not None else 0)
+        self.saw = self.tap.saw  # type: ignore[method-assign]  # a call fewer for each message
         self._thread: WriterThread | None = None
         self.guests: list[Guest] = []
         self._read_custom: Callable[[], Iterable[tuple[str, float]]] = list
+        self.counters: list[tuple[str, str, ReadCounts]] = []  # of other observers
+
+    @cached_property
+    def masker(self) -> Masker:
+        """What is kept without secrets is kept through this."""
+        from penstock.observe.masking import Masker
+
+        return Masker(self.settings.mask, self._held)
 
     def _open_files(self) -> None:
         record, audit = self.settings.record, self.settings.audit
+        if record is None and audit is None:
+            return
+        from penstock.observe.writing import Queue
+
         if record is not None:
+            from penstock.observe.recorder import Recorder
+
             mask = self.masker if record.mask else None
             self.recorder = Recorder(record, self._around.rules, mask)
             self._queues.append(Queue("recording", self.recorder, blocks=record.blocks))
         if audit is not None:
-            self.auditor = Auditor(audit, self.masker, self._around.rules, self._around.classes)
+            from penstock.observe.auditor import Auditor
+            from penstock.policy.rules.method_classes import MethodClasses
+
+            classes = self._around.classes or MethodClasses()
+            self.auditor = Auditor(audit, self.masker, self._around.rules, classes)
             self.auditor.begin()
             self._queues.append(Queue("audit", self.auditor, blocks=audit.blocks))
 
@@ -139,6 +160,8 @@ class Watching(Observer):
             self.tap.add(DebugLog(self.masker).saw)
         self._say_what_is_kept()
         if self._queues:
+            from penstock.observe.writing import WriterThread
+
             thread = self._thread = WriterThread(self._queues)
             for queue in self._queues:
                 self.tap.add(self._audited(queue) if queue.sink is self.auditor else queue.add)
@@ -155,7 +178,7 @@ class Watching(Observer):
                 self._thread.told()
 
     def saw(self, record: Record) -> None:
-        """A message came by."""
+        """A message came by. (An instance has the tap's own method in this place.)"""
         self.tap.saw(record)
 
     def _audited(self, queue: Queue) -> Watcher:
@@ -172,6 +195,7 @@ class Watching(Observer):
         from penstock.observe.exporter import Orders
         from penstock.observe.exporting import ExporterSink
         from penstock.observe.spans import SpanSettings
+        from penstock.observe.writing import Queue
 
         telemetry = self.settings.telemetry
         assert telemetry is not None
@@ -198,6 +222,7 @@ class Watching(Observer):
         metrics.counters.append(
             ("penstock_lost_records", "Records that could not be written.", self._lost_records)
         )
+        metrics.counters += self.counters
         server = MetricsServer(metrics)
         shown, chosen = await server.listen(host, port)
         shown = f"[{shown}]" if ":" in shown else shown
@@ -229,9 +254,9 @@ class Watching(Observer):
             guest.rules_changed(rules)
 
     @property
-    def holder(self) -> Holder | None:
+    def asker(self) -> Asker | None:
         """Who asks people, where there is a live view."""
-        return next((guest.holds for guest in self.guests), None)
+        return next((guest.asker for guest in self.guests), None)
 
     def ending(self) -> None:
         """Nobody is waited for any more."""

@@ -16,6 +16,8 @@ from penstock.net.http_exchange import Reply, Request
 from penstock.observe.filter_words import FilterFault
 from penstock.policy.tools.budget import Budget, Cost
 from penstock.watch import bounds
+from penstock.watch.api_learning import ROUTES as LEARNING_ROUTES
+from penstock.watch.api_learning import LearningCalls
 from penstock.watch.detail import detail_of, shown_bytes
 from penstock.watch.event_streams import EventStream
 from penstock.watch.instance import Instance
@@ -40,7 +42,7 @@ _ROUTES = (
     ("GET", "tools", "view", "tools"),
     ("GET", "upstreams", "view", "upstreams"),
     ("GET", "limits", "view", "limits"),
-    ("GET", "stats", "view", "stats"),
+    *LEARNING_ROUTES,
     ("GET", "log", "view", "log"),
     ("GET", "held", "view", "held"),
     ("GET", "rows", "view", "rows"),
@@ -75,7 +77,7 @@ class Call:
         self.is_masked = not login.may("approve")
 
 
-class Api:
+class Api(LearningCalls):
     """Answers requests out of what the hub knows."""
 
     def __init__(self, hub: Hub) -> None:
@@ -143,7 +145,9 @@ class Api:
         code, token = body.get("code"), body.get("token")
         try:
             found = self._hub.logins.log_in(
-                code if isinstance(code, str) else None, token if isinstance(token, str) else None
+                code if isinstance(code, str) else None,
+                token if isinstance(token, str) else None,
+                str(request.peer[0]) if request.peer else "",
             )
         except TooMany:
             raise Refused(429, "tries", "Too many wrong tries; wait a minute") from None
@@ -248,10 +252,6 @@ class Api:
                 {"name": "streams", "used": len(self._hub.streams.streams), "most": bounds.STREAMS_OF_LOGIN},
             ]
         }
-
-    def _stats(self, call: Call) -> Answer:
-        seconds = whole(call.query.get("seconds"), 3600)
-        return 200, {"minutes": self._hub.store.minutes(seconds), "now": time.time()}
 
     def _log(self, call: Call) -> Answer:
         lines = [

@@ -15,6 +15,9 @@ _MEANINGS = {
     "upstreams": "Proxies with their processes and what is pending.",
     "limits": "What is used of what there is.",
     "stats": "Minutes: messages, errors, tokens, latencies.",
+    "alerts": "Sessions that are unusual by a baseline: why, how rarely, and the first message.",
+    "patterns": "Who calls what when: calls by hour of the week and by day, and what is new since last week.",
+    "studies/{id}": "Alerts, suggested rules or variants: begins, stops or shows what a command has found.",
     "log": "What proxies have said to people.",
     "held": "Messages that wait for a person.",
     "rows": "Rows that a filter finds, from a rank on.",
@@ -34,6 +37,7 @@ _QUERIES = {
     "events": ("filter", "after", "only"),
     "tools": ("budget",),
     "stats": ("seconds",),
+    "patterns": ("by", "of"),
 }
 _BODIES: dict[str, dict[str, str]] = {
     "held/{id}": {"action": "string", "sha": "string", "text": "string", "part": "string", "value": "string"},

@@ -15,6 +15,12 @@ RING_HEAD = 4096
 TAP_BYTES = 8 * 1024 * 1024
 """What may wait toward a hub; past it messages are dropped from its view and counted, and traffic goes on."""
 
+TAP_SECONDS = 0.02
+"""How long a message may stay with the proxy before it is written for hubs: nobody sees the difference."""
+
+TAP_PENDING_BYTES = 1024 * 1024
+"""What may stay so; more is written at once, so that large messages are not kept from being freed."""
+
 COMMAND_BYTES = 64 * 1024 * 1024
 """The longest command of a hub: an edit of the largest message, escaped."""
 
@@ -76,7 +82,10 @@ LOGIN_SECONDS = 12 * 3600.0
 """How long a login lasts: a working day."""
 
 WRONG_TRIES = 5
-"""Wrong codes or tokens within a minute, from anybody: a code has 192 bits, so nobody guesses right."""
+"""Wrong codes or tokens within a minute from one address: a code has 192 bits, so nobody guesses right."""
+
+WRONG_TRIES_OF_ALL = 100
+"""The same from all addresses together."""
 
 REVEAL_SECONDS = 60.0
 """How long a message stays unmasked for who asked."""
@@ -92,3 +101,21 @@ REPLAY_SECONDS = 30.0
 
 TRY_MESSAGES = 5_000
 """Messages that pasted rules are tried on: some seconds of work."""
+
+PATTERN_USES = 4_096
+"""Pairs of client and tool whose use over time is counted: some 10 MiB; those beyond are counted as one."""
+
+PATTERN_DAYS = 400
+"""Days of each of them: a year, and a month to compare it with."""
+
+PATTERN_SHOWN_DAYS = 31
+"""Days in one answer: what fits on a page."""
+
+PATTERN_ROWS = 200
+"""Clients or tools in one answer."""
+
+ALERTS = 1_000
+"""Alerts that a hub keeps of one proxy, newest last."""
+
+STUDY_BYTES = 16 * 1024 * 1024
+"""What a command may print that the hub has run: more is no page for people."""

@@ -125,7 +125,6 @@ class EventStreams:
     def __init__(self, store: Store) -> None:
         self.streams: list[EventStream] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._was_flushed = 0.0
         store.told.append(self._saw)
 
     def add(self, stream: EventStream) -> None:

@@ -251,7 +251,15 @@ class Holds:
 
     def tell_points(self) -> None:
         """Says which breakpoints there are."""
-        self._tell({"tap": "points", "points": {one.id: one.filter.words for one in self.points.values()}})
+        self._tell(self.points_facts())
+
+    def points_facts(self) -> dict[str, object]:
+        """The breakpoints, for a hub."""
+        return {"tap": "points", "points": {one.id: one.filter.words for one in self.points.values()}}
+
+    def is_of(self, hub: int) -> bool:
+        """Whether this hub has set any of them."""
+        return any(point.hub == hub for point in self.points.values())
 
     # --- what ends the waiting ---------------------------------------------------------------------------
 
@@ -263,8 +271,15 @@ class Holds:
             for held in [one for one in self.held.values() if one.kind == "breakpoint"]:
                 self._timed_out(held)
 
-    def void(self, why: str) -> None:
-        """Nothing waits any more."""
+    def void_reloaded(self) -> None:
+        """Other rules are in force: nothing waits any more."""
+        self._void(RELOADED)
+
+    def void_ending(self) -> None:
+        """The process ends: nothing waits any more."""
+        self._void(ENDING)
+
+    def _void(self, why: str) -> None:
         for held in list(self.held.values()):
             if held.kind == "breakpoint" and self._passes(held.wait):
                 held.wait.time_out(passes=True)

@@ -14,6 +14,7 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.http_server import HttpServer, ServerLimits
+from penstock.observe.progress import size_of
 from penstock.observe.reader import RecordingReader
 from penstock.watch import bounds, runtime
 from penstock.watch.api import PREFIX, Api
@@ -21,10 +22,12 @@ from penstock.watch.event_streams import EventStreams
 from penstock.watch.instance import Instance
 from penstock.watch.line_socket import LineSocket
 from penstock.watch.logins import Logins, User
+from penstock.watch.patterns import Patterns
 from penstock.watch.requests import OwnNames, Refused, send_refusal
 from penstock.watch.row import HubRow
 from penstock.watch.site_files import SAFETY, read_site
 from penstock.watch.store import Store
+from penstock.watch.studies import Studies
 from penstock.watch.summaries import Summaries
 from penstock.watch.tap_line import TapHeader
 
@@ -43,6 +46,9 @@ class Hub:
         self.source = source
         self.store = Store()
         self.summaries = Summaries()
+        self.patterns = Patterns()
+        self.studies = Studies(self.store)
+        self.reading: dict[str, object] | None = None  # how far recordings are read
         self.instances: dict[str, Instance] = {}
         self.breakpoints: dict[str, str] = {}
         self.logins = Logins(users)
@@ -72,22 +78,32 @@ class Hub:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _meet(self, path: str, known: Instance | None) -> None:
-        instance = known or Instance(path, self.store, self.summaries, self._on_news)
+        instance = known or Instance(path, self.store, self.summaries, self._on_news, self.patterns)
         if instance.connect():
             self.instances[path] = instance
 
     async def read(self, path: str) -> None:
         """Takes the messages of a recording. Raises Unreadable."""
-        instance = Instance(path, self.store, self.summaries, self._on_news)
+        instance = Instance(path, self.store, self.summaries, self._on_news, self.patterns)
         instance.header = TapHeader(
             "hello", name=os.path.basename(path), transport="recording", upstream=path
         )
         instance.has_ended = True
         self.instances[path] = instance
-        for number, line in enumerate(RecordingReader(path)):
+        size, done = size_of([path]), 0
+
+        def add(count: int) -> None:
+            nonlocal done
+            done += count
+
+        number = 0
+        for number, line in enumerate(RecordingReader(path, add), 1):
             instance.take_line(line)
-            if number % 2_000 == 1_999:
+            if number % 2_000 == 0:
+                share = round(min(1.0, done / size), 3) if size else 0
+                self.reading = {"file": path, "messages": number, "share": share, "is_done": False}
                 await asyncio.sleep(0)
+        self.reading = {"file": path, "messages": number, "share": 1, "is_done": True}
 
     def _on_news(self, what: str, instance: Instance, facts: dict[str, Any]) -> None:
         for tell in self.told:
@@ -130,13 +146,15 @@ class Hub:
         self._server = HttpServer(self._handle, ServerLimits(connections=_CONNECTIONS, refusals=4))
         bound, chosen = await self._server.listen(host, port, tls)
         scheme = "http" if tls is None else "https"
-        own = [*names, host, bound]
+        own = list(names) or [host, bound]
         if self._server.is_loopback:
             own += ["localhost", "127.0.0.1"] if ":" not in bound else ["localhost", "::1"]
         self._names = OwnNames(scheme, own, chosen)
         shown = names[0] if names else f"[{bound}]" if ":" in bound else bound
         self.url = f"{scheme}://{shown}:{chosen}/"
         self._open_desk(chosen)
+        if port:  # a port that was chosen for us is nobody's to come back to
+            self.logins.keep_at(runtime.logins_path(chosen))
         return self.url
 
     def _open_desk(self, port: int) -> None:
@@ -186,6 +204,7 @@ class Hub:
     async def close(self) -> None:
         """Ends it."""
         self.streams.end()
+        self.studies.close()
         if self._desk is not None:
             asyncio.get_running_loop().remove_reader(self._desk.fileno())
             self._desk.close()

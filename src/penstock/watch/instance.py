@@ -18,6 +18,7 @@ from penstock.observe.rows import Rows
 from penstock.observe.settings import MaskSettings
 from penstock.watch import bounds, runtime
 from penstock.watch.line_socket import LineSocket
+from penstock.watch.patterns import Patterns
 from penstock.watch.row import HubRow
 from penstock.watch.store import Store
 from penstock.watch.summaries import Summaries
@@ -31,11 +32,12 @@ Tell = Callable[[str, "Instance", dict[str, Any]], None]
 class Instance:
     """The tap at `path`. `tell` hears of what is held, decided, logged and ended."""
 
-    def __init__(self, path: str, store: Store, summaries: Summaries, tell: Tell) -> None:
+    def __init__(self, path: str, store: Store, summaries: Summaries, tell: Tell, patterns: Patterns) -> None:
         self.path = path
         self._store = store
         self._summaries = summaries
         self._tell = tell
+        self._patterns = patterns
         self._lines: LineSocket | None = None
         self.header = TapHeader("hello", name=os.path.basename(path))
         self.masker = Masker()
@@ -49,6 +51,7 @@ class Instance:
         self.rules: list[dict[str, Any]] = []
         self.process: dict[str, Any] = {}
         self.log: deque[dict[str, Any]] = deque(maxlen=bounds.LOG_LINES)
+        self.alerts: deque[dict[str, Any]] = deque(maxlen=bounds.ALERTS)
         self.is_connected = False
         self.is_ready = False
         self.has_ended = False
@@ -117,6 +120,7 @@ class Instance:
             self._pair(row, line.re)
         self._store.add(row)
         self._summaries.add(row)
+        self._patterns.add(row, self._store.maybe_row(row.request) if row.request else None)
 
     def _pair(self, row: HubRow, index: int) -> None:
         """Tells a request how it was answered."""
@@ -150,6 +154,9 @@ class Instance:
         elif what == "log":
             self.log.append(facts)
             self._tell("log", self, facts)
+        elif what == "alert" and facts.get("alert") not in self.alerts:
+            self.alerts.append(facts["alert"])
+            self._tell("alert", self, {})
         elif what == "answer":
             waiting = self._waiting.pop(facts.get("n", 0), None)
             if waiting is not None and not waiting.done():

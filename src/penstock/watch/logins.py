@@ -1,4 +1,4 @@
-"""Who may look: one-time codes, bearer tokens and roles. Nothing of it is ever written to a disk.
+"""Who may look: one-time codes, bearer tokens and roles. None of them is ever written to a disk.
 
 No cookies: pages on other ports of the same host would share them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
 import time
@@ -16,9 +17,11 @@ from msgspec import Struct
 
 from penstock.errors import ConfigError
 from penstock.watch import bounds
+from penstock.watch.kept_logins import KeptLogin, keep_logins, read_logins
 
 ROLES = ("view", "approve", "control")
-_USER = re.compile(r"([A-Za-z0-9_.@-]{1,64})[\s:]+(view|approve|control)[\s:]+([0-9a-fA-F]{64})")
+_NAME = r"[A-Za-z0-9_.@-]{1,64}"
+_USER = re.compile(rf"({_NAME})[\s:]+(view|approve|control)[\s:]+([0-9a-fA-F]{{64}})")
 _MOST_LOGINS = 200
 
 
@@ -30,6 +33,7 @@ class Login(Struct):
     until: float
     streams: int = 0
     revealed: dict[int, float] = {}  # messages that are shown unmasked, and until when
+    digest: str = ""  # of the user's own token, where it was by one
 
     def may(self, role: str) -> bool:
         """Whether this one may do what needs `role`."""
@@ -55,7 +59,30 @@ class Logins:
         self._users = users
         self._codes: dict[str, tuple[float, str, str]] = {}  # digest: until, who, role
         self._logins: dict[str, Login] = {}  # by digest of the token
-        self._wrong: deque[float] = deque()
+        self._wrong: deque[tuple[float, str]] = deque()  # when, and from where
+        self._path = ""
+
+    def keep_at(self, path: str) -> None:
+        """Takes up the logins of the hub that was here before, and keeps ours for the next one."""
+        self._path = path
+        now, wall = time.monotonic(), time.time()
+        known = {(user.name, user.role, user.digest) for user in self._users}
+        for one in read_logins(path):
+            is_known = not one.digest or (one.who, one.role, one.digest) in known
+            left = min(one.until - wall, bounds.LOGIN_SECONDS)
+            if is_known and one.role in ROLES and left > 0:
+                self._logins[one.key] = Login(one.who, one.role, now + left, digest=one.digest)
+
+    def _keep(self) -> None:
+        if self._path:
+            ahead = time.time() - time.monotonic()
+            keep_logins(
+                self._path,
+                [
+                    KeptLogin(key, login.who, login.role, login.until + ahead, login.digest)
+                    for key, login in self._logins.items()
+                ],
+            )
 
     def new_code(self, seconds: float, who: str = "", role: str = "control") -> str:
         """A code that is good once, for so long."""
@@ -65,9 +92,10 @@ class Logins:
         self._codes[_digest(code)] = (now + seconds, who or "you", role)
         return code
 
-    def log_in(self, code: str | None, token: str | None) -> tuple[str, Login] | None:
-        """A bearer token for a code, or for a user's own token; None where that is wrong. Raises TooMany."""
-        self._refuse_guessing()
+    def log_in(self, code: str | None, token: str | None, peer: str = "") -> tuple[str, Login] | None:
+        """A bearer token for a code, or for a user's own token; None where that is wrong. Raises TooMany,
+        for the address `peer`, so that nobody keeps others out."""
+        self._refuse_guessing(peer)
         now = time.monotonic()
         found = None
         if code is not None:
@@ -77,21 +105,23 @@ class Logins:
             digest = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
             for user in self._users:
                 if hmac.compare_digest(digest, user.digest.lower()):
-                    found = Login(user.name, user.role, now + bounds.LOGIN_SECONDS)
+                    found = Login(user.name, user.role, now + bounds.LOGIN_SECONDS, digest=user.digest)
         if found is None:
-            self._wrong.append(now)
+            self._wrong.append((now, peer))
             return None
         bearer = secrets.token_urlsafe(24)
         if len(self._logins) >= _MOST_LOGINS:
             self._logins.pop(next(iter(self._logins)))
         self._logins[_digest(bearer)] = found
+        self._keep()
         return bearer, found
 
-    def _refuse_guessing(self) -> None:
+    def _refuse_guessing(self, peer: str) -> None:
         now = time.monotonic()
-        while self._wrong and self._wrong[0] < now - 60.0:
+        while self._wrong and self._wrong[0][0] < now - 60.0:
             self._wrong.popleft()
-        if len(self._wrong) >= bounds.WRONG_TRIES:
+        of_peer = sum(1 for _, one in self._wrong if one == peer)
+        if of_peer >= bounds.WRONG_TRIES or len(self._wrong) >= bounds.WRONG_TRIES_OF_ALL:
             raise TooMany
 
     def maybe_login(self, header: bytes | None) -> Login | None:
@@ -109,16 +139,24 @@ class Logins:
     def log_out(self, login: Login) -> None:
         """Its token is good no more."""
         self._logins = {key: found for key, found in self._logins.items() if found is not login}
+        self._keep()
 
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
+def is_user_name(name: str) -> bool:
+    """Whether a user can be called so."""
+    return re.fullmatch(_NAME, name) is not None
+
+
 def read_users(path: str) -> tuple[User, ...]:
     """The users in a file: a line each, with name, role and the SHA-256 of a random token. ConfigError."""
     try:
         with open(path, encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_mode & 0o022:
+                raise ConfigError(f"Others may write to {path}", "chmod go-w it: who is in it may look")
             lines = [line.strip() for line in file]
     except (OSError, UnicodeDecodeError) as why:
         raise ConfigError(f"Cannot read the users: {path}", str(why)) from None

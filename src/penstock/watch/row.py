@@ -45,6 +45,7 @@ class HubRow:
         "tokens",
         "tool",
         "us",
+        "variant",
         "verdict",
         "why",
     )
@@ -82,6 +83,7 @@ class HubRow:
         self.request = 0  # the row that it answers
         self.answer = 0  # the row that answers it
         self.source = ""  # whose it is: the path of a tap or a recording
+        self.variant = line.variant
         self.masker = masker
         self.masked: str | None = None
 

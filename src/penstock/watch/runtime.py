@@ -9,7 +9,6 @@ import os
 import re
 import socket
 import stat
-import struct
 import sys
 
 from penstock.errors import ConfigError
@@ -46,6 +45,11 @@ def tap_path(name: str, pid: int) -> str:
 def hub_path(port: int) -> str:
     """Where the hub on this port gives out codes to its own user."""
     return os.path.join(runtime_folder(), f"hub.{port}.hub")
+
+
+def logins_path(port: int) -> str:
+    """Where the hub on this port keeps who is logged in, for the one that comes after it."""
+    return os.path.join(runtime_folder(), f"hub.{port}.logins")
 
 
 def fit_name(name: str) -> str:
@@ -91,6 +95,8 @@ def listen_at(path: str) -> socket.socket:
 
 def is_own(sock: socket.socket) -> bool:
     """Whether the process at the other end is of our own user. In doubt it is not."""
+    import struct
+
     try:
         if sys.platform == "linux":
             _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.watch.detail import detail_of
 from penstock.watch.hub import Hub
+from penstock.watch.learning_screens import alert_lines, pattern_lines
 from penstock.watch.logins import Login
 from penstock.watch.masked_text import masked_text
 from penstock.watch.plain_lines import cell, short
@@ -148,4 +149,6 @@ SCREENS: dict[int, Callable[[Hub], list[str]]] = {
     6: _upstreams,
     7: _history,
     8: _log,
+    9: alert_lines,
+    10: pattern_lines,
 }

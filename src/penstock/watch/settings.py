@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 
 from msgspec import Struct
@@ -45,6 +44,8 @@ def dashboard_settings(words: str) -> DashboardSettings:
 
 def is_loopback(host: str) -> bool:
     """Whether every address of this name is of this machine only."""
+    import ipaddress  # not for a tap alone
+
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except OSError:

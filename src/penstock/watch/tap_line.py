@@ -9,7 +9,6 @@ from msgspec import Struct, structs
 
 from penstock.observe.record import Record
 from penstock.observe.recording import Line, encode_record
-from penstock.watch import bounds
 
 VERSION = 1
 
@@ -57,11 +56,6 @@ def cut_line_of(record: Record, size: int) -> bytes:
     known = {"k": record.kind, "m": record.method or "", "tool": record.tool or "", "of": size}
     line = b"".join(encode_record(structs.replace(record, kind="other", sent=None)))
     return encode(known)[:-1] + b"," + line[1:]
-
-
-def short_record(record: Record) -> Record:
-    """The record with the beginning of its message only."""
-    return structs.replace(record, raw=record.raw[: bounds.RING_HEAD])
 
 
 def own_line(facts: dict[str, Any] | Struct) -> bytes:

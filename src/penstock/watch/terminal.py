@@ -19,11 +19,23 @@ from penstock.watch.plain_lines import row_line
 from penstock.watch.screens import SCREENS, held_lines, message_lines
 from penstock.watch.visible import visible
 
-_NAMES = ("Traffic", "Held", "Sessions", "Tools", "Rules", "Upstreams", "History", "Log")
+_NAMES = (
+    "Traffic",
+    "Held",
+    "Sessions",
+    "Tools",
+    "Rules",
+    "Upstreams",
+    "History",
+    "Log",
+    "Alerts",
+    "Patterns",
+)
 _HELP = (
-    "1-8 pages  / filter  j k g G move  Enter open  f follow  b breakpoint  a release  e edit  x deny  q quit"
+    "0-9 pages  / filter  j k g G move  Enter open  f follow  b breakpoint  a release  e edit  x deny  q quit"
 )
 _DRAW_SECONDS = 0.1
+_PATTERNS = 10  # the page of key 0
 
 
 def show_terminal(hub: Hub, feed: Callable[[], Awaitable[None]], words: str) -> int:
@@ -55,12 +67,14 @@ class _Terminal:
         self._asked = ""  # what the next key would do, once more
         self._login = Login(os.environ.get("USER", "you"), "control", time.monotonic() + 1e9)
         self._is_due = True
+        self._drawn = 0.0  # when
         self._tasks: set[asyncio.Task[None]] = set()
         with contextlib.suppress(curses.error):
             curses.curs_set(0)
         screen.nodelay(True)
         screen.keypad(True)
         hub.store.told.append(lambda row, is_new: self._due())
+        hub.studies.told.append(self._due)
         hub.told.append(lambda what, instance, facts: self._due())
 
     def _due(self) -> None:
@@ -74,8 +88,10 @@ class _Terminal:
         while not over.is_set():
             if feeding.done() and not feeding.cancelled() and feeding.exception() is not None:
                 raise feeding.exception()  # type: ignore[misc]
-            if self._is_due or self._page == 2:
+            is_early = self._page == _PATTERNS and time.monotonic() < self._drawn + 1.0  # it counts a lot
+            if (self._is_due and not is_early) or self._page == 2:
                 self._is_due = False
+                self._drawn = time.monotonic()
                 self._draw()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), _DRAW_SECONDS)
@@ -134,8 +150,8 @@ class _Terminal:
 
     def _press(self, key: str) -> None:
         asked, self._asked, self._said = self._asked, "", ""
-        if key in "12345678":
-            self._page, self._is_open, self._scroll = int(key), False, 0
+        if key in "1234567890":
+            self._page, self._is_open, self._scroll, self._drawn = int(key) or _PATTERNS, False, 0, 0.0
         elif key == "/":
             self._page, self._typing, self._typed = 1, "filter", self._words
         elif key == "?":
@@ -155,6 +171,7 @@ class _Terminal:
             self._act(key, asked)
 
     def _move(self, key: str) -> None:
+        self._drawn = 0.0
         if self._is_open or self._page > 2:
             self._scroll = max(0, self._scroll + {"j": 1, "k": -1, "g": -1 << 20, "G": 20}[key])
         elif self._page == 2:
@@ -226,7 +243,7 @@ class _Terminal:
         height, width = self._screen.getmaxyx()
         self._screen.erase()
         held = sum(len(one.held) for one in self._hub.instances.values())
-        names = [f"{number} {name}" for number, name in enumerate(_NAMES, 1)]
+        names = [f"{number % 10} {name}" for number, name in enumerate(_NAMES, 1)]
         names[1] += f" {held}" if held else ""
         names[self._page - 1] = f"[{names[self._page - 1]}]"
         tabs = "  ".join(names)
@@ -249,7 +266,16 @@ class _Terminal:
         total = len(self._hub.store.rows)
         found = f"{self._matched():,} of {total:,}" if self._words else f"{total:,} messages"
         follow = "follow" if self._is_following else "stopped"
-        return f"{found}  {follow}  filter: {self._words or 'none'}"
+        return f"{found}  {follow}  {self._proxies()}filter: {self._words or 'none'}"
+
+    def _proxies(self) -> str:
+        """Whether those are there whose messages are shown; one that ended well is not missed."""
+        known = [one for one in self._hub.instances.values() if not one.has_ended]
+        gone = [one.header.name for one in known if not one.is_connected]
+        if not gone:
+            return ""
+        names = ", ".join(dict.fromkeys(gone))
+        return f"DISCONNECTED from {names}  " if len(gone) == len(known) else f"without {names}  "
 
     def _lines(self, room: int, width: int) -> list[tuple[str, bool]]:
         if self._page == 1:

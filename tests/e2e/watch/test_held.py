@@ -182,6 +182,35 @@ def test_15_what_nobody_decides_about_is_blocked_or_goes_by_default(
         assert (b'"result"' in answer) is (default == "allow"), answer
 
 
+def test_15_a_call_that_nobody_approves_in_time_is_blocked(clean: Hub, tmp_path: Path) -> None:
+    with proxy(tmp_path, *Rules(tmp_path, (ASK % "allow").replace("30s", "1s")).words) as gate:
+        gate.say(CALL % (b"71", b'{"path":"a"}'))
+        held = clean.held()[0]
+        answer = json.loads(gate.answer(b"71"))
+        assert answer["error"]["code"] == -32001
+        assert answer["error"]["message"] == "Blocked: nobody has released it"
+        assert clean.decide(held, "release")[0] == 409
+
+
+def test_16_the_65th_is_blocked_at_once_and_others_flow(clean: Hub, tmp_path: Path) -> None:
+    with Watched(tmp_path, "streamable", "stdio", "--dashboard", "auto", deny="") as watched:
+        doors = [watched.connect("legacy") for _ in range(5)]
+        clean.joined()
+        clean.breaks("method:tools/call from:client")
+        for door in doors[:4]:
+            for _ in range(16):
+                door.request(door.new_id(), "tools/call", b'{"name":"echo","arguments":{"text":"a"}}')
+        assert len(clean.held(64)) == 64
+        last = doors[4]
+        token = last.new_id()
+        last.request(token, "tools/call", b'{"name":"echo","arguments":{"text":"a"}}')
+        assert b"too many messages wait" in last.answer(token)
+        token = last.new_id()
+        last.request(token, "ping")
+        assert b'"result"' in last.answer(token)
+        assert len(clean.get("held")["held"]) == 64
+
+
 def test_16_the_17th_of_a_session_is_blocked_at_once_and_others_flow(clean: Hub, tmp_path: Path) -> None:
     with proxy(tmp_path) as gate:
         clean.joined()

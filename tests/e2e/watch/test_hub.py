@@ -16,7 +16,7 @@ import pytest
 
 import penstock as penstock_package
 from gate import SAMPLE, Gate
-from live import Hub, until
+from live import Hub, asked, until
 from penstock.watch import runtime
 from penstock.watch.api import routes
 from watched import penstock, run
@@ -67,15 +67,6 @@ def gate(hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
         found.answer(b"900")
         hub.rows("method:tools/call", 12)
         yield found
-
-
-def asked(pattern: str) -> str:
-    """A path that a route takes."""
-    return (
-        pattern.replace(r"(\d{1,15})", "1")
-        .replace("([A-Za-z0-9_.-]{1,80})", "x")
-        .replace("([A-Za-z0-9_-]{1,40})", "x")
-    )
 
 
 ROUTES = [(method, asked(pattern), role) for method, pattern, role in routes()]
@@ -314,6 +305,27 @@ def test_6_without_a_dashboard_nothing_of_it_is_imported() -> None:
     assert b"penstock.watch" not in done.stderr
     assert b"penstock.gate.held" not in done.stderr
     assert b"penstock.observe." not in done.stderr
+
+
+def test_5_while_nobody_attends_little_more_than_a_ring_is_loaded(tmp_path: Path) -> None:
+    words = [sys.executable, "-X", "importtime", "-m", "penstock", "--dashboard", "auto"]
+    hello = b'{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}'
+    asked = (
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":%b}\n'
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{}}}\n' % hello
+    )
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    words += ["--", "python3", str(SAMPLE)]
+    done = subprocess.run(words, input=asked, capture_output=True, timeout=60, check=False, env=env)
+    assert done.stdout.count(b"\n") == 2, done.stderr[-500:]
+    loaded = {line.rpartition(b"|")[2].strip().decode() for line in done.stderr.splitlines() if b"|" in line}
+    assert {"penstock.watch.dashboard", "penstock.watch.ring"} <= loaded
+    for name in ("audience", "holds", "line_socket", "tap_line", "process_facts", "hub_child"):
+        assert f"penstock.watch.{name}" not in loaded
+    for name in ("auditor", "masking", "recorder", "recording", "rows", "writing", "filter_words"):
+        assert f"penstock.observe.{name}" not in loaded
+    assert not [name for name in loaded if name.startswith("penstock.policy.rules")]
+    assert not {"hashlib", "ipaddress", "ssl", "penstock.gate.held", "penstock.replay_call"} & loaded
 
 
 def test_6_the_page_is_small_and_asks_nobody_else() -> None:

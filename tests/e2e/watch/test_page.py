@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -33,7 +35,7 @@ NAUGHTY = [
     "‹U+0041›",
     "<a href=//evil.example>x</a>",
 ]
-PAGES = range(1, 9)
+PAGES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 0)
 
 
 @pytest.fixture(scope="module")
@@ -207,23 +209,62 @@ def test_24_axe_finds_nothing_serious(page: Chromium, is_dark: bool) -> None:
     page.key("1")
 
 
-def test_23_a_hub_that_is_gone_is_said_and_comes_back_without_a_row_twice(gate: Gate) -> None:
+ACTIONS = "[...document.querySelectorAll('.card .actions button')]"
+
+
+def test_23_a_hub_that_is_killed_is_said_and_the_page_goes_on_where_it_was(gate: Gate) -> None:
     before = os.environ["XDG_RUNTIME_DIR"]
-    first = Hub(folder=before)
-    with Chromium() as page:
-        page.open(f"http://{first.host}/#code={first.code()}")
-        page.wait("document.querySelectorAll('.grow').length > 2")
-        os.kill(first.process.pid, signal.SIGKILL)
-        first.process.wait()
-        page.wait("document.getElementById('banner').textContent.includes('Disconnected')", 10)
-        second = Hub(folder=before, port=first.port)
-        try:
-            page.wait("document.body.innerText.includes('Log in')")
-            page.open("about:blank")
-            page.open(f"http://{second.host}/#code={second.code()}")
-            page.wait("document.querySelectorAll('.grow').length > 2")
-            rows = until(lambda: second.get("rows?limit=500")["rows"])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    first = Hub(folder=before, port=port)
+    second: Hub | None = None
+    try:
+        with Chromium() as page:
+            first.instances()
+            page.open(f"http://{first.host}/#code={first.code()}")
+            page.wait("document.querySelectorAll('.grow:not([hidden])').length > 2")
+            first.breaks("method:tools/call tool:write_file from:client")
+            params = b'{"name":"write_file","arguments":{"path":"a"}}'
+            gate.say(b'{"jsonrpc":"2.0","id":231,"method":"tools/call","params":%b}' % params)
+            page.key("2")
+            page.wait(f"{ACTIONS}.length > 0 && {ACTIONS}.every(e => !e.disabled)")
+            first.process.kill()
+            first.process.wait()
+            page.wait("document.getElementById('banner').textContent.includes('Disconnected')", 10)
+            page.wait(f"{ACTIONS}.length > 0 && {ACTIONS}.every(e => e.disabled)", 10)
+            gate.ask("tools/call", b'{"name":"echo","arguments":{"text":"while it was away"}}')
+            second = Hub(folder=before, port=port)
+            page.wait(f"{ACTIONS}.length > 0 && {ACTIONS}.every(e => !e.disabled)")  # without a login
+            assert "Disconnected" not in page.run("document.getElementById('banner').textContent")
+            page.click(".card button", "release")
+            page.click(".card button", "sure")
+            assert b'"result"' in gate.answer(b"231")
+            gate.ask("tools/call", b'{"name":"echo","arguments":{"text":"after it came back"}}')
+            rows = second.get("rows?limit=500&rank=-500")["rows"]
+            page.key("1")
+            page.wait(f"document.querySelector('.scroller').getAttribute('aria-rowcount') >= {len(rows)}")
             ids = [(row["at"], row["t"], row["from"], row["kind"], row["id"], row["method"]) for row in rows]
             assert len(set(ids)) == len(ids)
-        finally:
-            second.close()
+            for text in ("while it was away", "after it came back"):
+                asked = quote(f'from:client arg.text:"{text}"')
+                assert until(lambda asked=asked: second.get(f"rows?filter={asked}")["matched"]) == 1, text
+                page.run(
+                    f"(e => {{ e.value = {json.dumps(unquote(asked))}; "
+                    "e.dispatchEvent(new Event('input')); })(document.getElementById('filter'))"
+                )
+                page.wait("document.querySelectorAll('.grow:not([hidden])').length === 1")
+    finally:
+        (second or first).close()
+
+
+def test_23_a_hub_that_hangs_is_said_too(gate: Gate) -> None:
+    with Hub(folder=os.environ["XDG_RUNTIME_DIR"]) as own, Chromium() as page:
+        own.instances()
+        page.open(f"http://{own.host}/#code={own.code()}")
+        page.wait("document.querySelectorAll('.grow:not([hidden])').length > 2")
+        os.kill(own.process.pid, signal.SIGSTOP)
+        page.wait("document.getElementById('banner').textContent.includes('Disconnected')", 30)
+        assert gate.ask("ping")["result"] == {}
+        os.kill(own.process.pid, signal.SIGCONT)
+        page.wait("document.getElementById('banner').textContent === ''", 30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -15,6 +16,7 @@ import pyte
 import pytest
 
 from gate import SAMPLE, Gate
+from sessions import START, RecordingMaker, penstock
 
 DEADLINE = 20.0
 
@@ -112,3 +114,54 @@ def test_25_list_filter_approve_and_resize(folder: str, tmp_path: Path) -> None:
         view.child.expect(pexpect.EOF)
         view.child.close()
         assert view.child.exitstatus == 0
+
+
+def test_23_a_proxy_that_is_killed_is_missed_and_what_comes_next_is_shown_once(
+    folder: str, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    view = Terminal()
+    with Gate(tmp_path / "one", "--dashboard", "auto", command=["python3", str(SAMPLE)]) as gate:
+        gate.handshake()
+        gate.ask("tools/call", b'{"name":"echo","arguments":{"text":"before"}}')
+        view.shows("echo")
+        gate.process.kill()
+        gate.process.wait()
+        view.shows("DISCONNECTED from sample_server")
+    with Gate(tmp_path / "two", "--dashboard", "auto", command=["python3", str(SAMPLE)]) as gate:
+        gate.handshake()
+        gate.ask("tools/call", b'{"name":"read_file","arguments":{"path":"after"}}')
+        view.shows("read_file", "without sample_server")
+        view.press("/from:client kind:request tool:echo,read_file\r")
+        view.shows("2 of ")
+        view.child.kill(signal.SIGKILL)  # the terminal is a hub of its own: another one begins with the ring
+        again = Terminal("--filter", "from:client tool:read_file")
+        again.shows("1 of ", "read_file")
+        assert again.text.count("read_file") == 2  # the row, and the filter
+        again.press("q")
+        again.child.expect(pexpect.EOF)
+        again.child.close()
+    view.child.close(force=True)
+
+
+def test_alerts_and_patterns_are_tables_of_the_terminal(folder: str, tmp_path: Path) -> None:
+    with RecordingMaker(tmp_path / "usual.jsonl") as made:
+        for number in range(400):
+            made.call(f"s{number}", START + number * 3_600, "search", {"q": "x"})
+    penstock("baseline", str(tmp_path / "usual.jsonl"), "--out", str(tmp_path / "b"))
+    with RecordingMaker(tmp_path / "today.jsonl") as made:
+        for number in range(20):
+            made.call(f"t{number}", START + number * 86_400, "search", {"q": "x"})
+        odd = made.call("odd", START + 19 * 86_400, "drop_all", {"q": "x"})
+    words = [str(tmp_path / "today.jsonl"), "--baseline", str(tmp_path / "b"), "--budget", "1/20"]
+    terminal = Terminal(*words)
+    try:
+        terminal.shows("search")
+        terminal.press("9")
+        terminal.shows("[9 Alerts]", "odd", f"{odd}", "tool drop_all, never")
+        terminal.press("0")
+        terminal.shows("[0 Patterns]", "drop_all", "maker", "new since last week", "a new tool")
+        terminal.press("q")
+    finally:
+        terminal.child.close(force=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
+import json
+import re
 import time
 
 import pytest
@@ -34,6 +37,16 @@ def naive(expression: object, found: MessageRow) -> bool:
             return all(naive(part, found) for part in parts)
         case ("not", part):
             return not naive(part, found)
+        case ("word", str(needle)):
+            return needle.lower() in found.line.raw.decode("utf-8", "replace").lower()
+        case ("match", field, pattern):
+            return any(re.search(pattern, word) for word in found.words(field))
+        case ("number", field, operator, limit):
+            number = found.number(field)
+            return number is not None and eval(f"{number} {operator} {limit}")
+        case ("arg", path, values):
+            arguments = json.loads(found.line.raw)["params"]["arguments"]
+            return path in arguments and any(fnmatch.fnmatchcase(arguments[path], value) for value in values)
         case (field, values):
             return any(fnmatch.fnmatchcase(word, value) for word in found.words(field) for value in values)
     raise AssertionError(expression)
@@ -47,6 +60,14 @@ def written(expression: object) -> str:
             return "(" + " ".join(map(written, parts)) + ")"
         case ("not", part):
             return f"not {written(part)}"
+        case ("word", str(needle)):
+            return f'"{needle}"'
+        case ("match", field, pattern):
+            return f"{field}~{pattern}"
+        case ("number", field, operator, limit):
+            return f"{field}{'=' if operator == '==' else operator}{limit}"
+        case ("arg", path, values):
+            return f"arg.{path}:{','.join(values)}"
         case (field, values):
             return f"{field}:{','.join(values)}"
     raise AssertionError(expression)
@@ -56,6 +77,26 @@ def written(expression: object) -> str:
 terms = st.tuples(
     fields.filter(lambda name: name != "from"), st.lists(words, min_size=1, max_size=3)
 ) | st.just(("from", ["client"]))
+operators = st.sampled_from([">", "<", ">=", "<=", "=="])
+terms |= st.tuples(
+    st.just("word"),
+    st.sampled_from(["read", "READ_FILE", '{"path', "not there", "(", "or"]).map(
+        lambda text: text.replace('"', "")
+    ),
+)
+terms |= st.tuples(
+    st.just("match"),
+    st.sampled_from(["tool", "method"]),
+    st.sampled_from(["^r", "o$", "a|c", "(ec|re)", "[xy]"]),
+)
+terms |= st.tuples(
+    st.just("number"), st.sampled_from(["size", "ms", "tokens"]), operators, st.integers(0, 200)
+)
+terms |= st.tuples(
+    st.just("arg"),
+    st.sampled_from(["path", "none"]),
+    st.lists(st.sampled_from(["/a", "/*", "?a", "x"]), min_size=1, max_size=2),
+)
 expressions = st.recursive(
     terms,
     lambda inner: st.one_of(
@@ -140,6 +181,54 @@ def test_every_field_can_be_asked_for() -> None:
         )
         value = value or {"status": "ok", "ms": "1", "size": "1", "tokens": "1"}.get(field, "x")
         compile_filter(f"{field}:{value}").matches(row())
+
+
+@given(st.text(max_size=8) | st.sampled_from(["\ud800", "a\udfffb", "\U0001f600"]), st.sampled_from("?*a"))
+def test_whatever_a_message_says_can_be_asked_about(text: str, glob: str) -> None:
+    found = row(CALL.replace(b'"/a"', json.dumps(text).encode()))
+    for words_ in (
+        f"arg.path:*{glob}*",
+        f"arg.path~.{glob}",
+        "tool:*",
+        f"text~{glob.replace('?', '.').strip('*')}a",
+    ):
+        assert compile_filter(words_).matches(found) in (True, False)
+
+
+def test_a_glob_that_is_too_long_is_a_fault() -> None:
+    with pytest.raises(FilterFault, match="too long") as caught:
+        compile_filter("ping or tool:" + "a?" * 200_000)
+    assert caught.value.column == 14
+
+
+LONG = 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-" * LONG + "a",
+        "not " * LONG + "a",
+        "a " * LONG,
+        "a or " * LONG + "a",
+        "tool:" + "a," * LONG + "a",
+        '"' + "a" * LONG,
+        '"' + '\\"' * LONG + '"',
+        "tool:" + "*" * LONG,
+        "text~" + "(" * LONG,
+        "(" * LONG,
+        "arg." + "a." * LONG + "a:b",
+        "a" * LONG + ":b",
+        "since:" + "9" * LONG,
+        "ms>" + "9" * LONG,
+        " " * LONG + ")",
+    ],
+    ids=lambda text: str(text)[:8].strip(),
+)
+def test_time_grows_with_the_filter_and_no_faster(text: str) -> None:
+    """No clock decides: what began anew at each part of so long a text would not come back."""
+    with contextlib.suppress(FilterFault):
+        compile_filter(text).matches(row())
 
 
 def test_hostile_globs_and_patterns_take_no_time() -> None:

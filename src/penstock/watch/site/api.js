@@ -1,6 +1,7 @@
 // Talking to the hub: a bearer token in sessionStorage, JSON, and one stream of events by fetch.
 
 const KEY = "penstock-token";
+const SILENCE = 5000; // the hub says something every second; after so much silence it hangs
 let token = sessionStorage.getItem(KEY);
 
 export class ApiError extends Error {
@@ -102,7 +103,9 @@ export class Stream {
     const decoder = new TextDecoder();
     let text = "";
     for (;;) {
+      const alarm = setTimeout(() => reader.cancel().catch(() => {}), SILENCE);
       const { value, done } = await reader.read();
+      clearTimeout(alarm);
       if (done) return;
       text += decoder.decode(value, { stream: true });
       let end;

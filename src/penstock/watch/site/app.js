@@ -1,4 +1,4 @@
-// The live view: eight pages, one stream, keys as in the terminal.
+// The live view: ten pages, one stream, keys as in the terminal.
 
 import { Stream, call, logIn, logInWith, logOut } from "./api.js";
 import { clock, h, line, many } from "./dom.js";
@@ -6,9 +6,9 @@ import { HeldPage } from "./held.js";
 import { PAGES } from "./tables.js";
 import { Traffic } from "./traffic.js";
 
-const NAMES = ["Traffic", "Held", "Sessions", "Tools", "Rules", "Upstreams", "History", "Log"];
+const NAMES = ["Traffic", "Held", "Sessions", "Tools", "Rules", "Upstreams", "History", "Log", "Alerts", "Patterns"];
 const ROLES = ["view", "approve", "control"];
-const KEYS = [["1 - 8", "pages"], ["/", "filter"], ["j k g G", "down, up, first, last"], ["Enter, Esc", "open, close a message"], ["f", "follow"], ["b", "breakpoint of this filter"], ["a", "approve or release"], ["e", "edit"], ["x", "deny or drop"], ["r", "replay"], ["v", "reveal"], ["y", "copy"], ["?", "this page"]];
+const KEYS = [["1 - 9, 0", "pages"], ["/", "filter"], ["j k g G", "down, up, first, last"], ["Enter, Esc", "open, close a message"], ["f", "follow"], ["b", "breakpoint of this filter"], ["a", "approve or release"], ["e", "edit"], ["x", "deny or drop"], ["r", "replay"], ["v", "reveal"], ["y", "copy"], ["?", "this page"]];
 
 class App {
   constructor() {
@@ -30,7 +30,7 @@ class App {
   }
 
   build() {
-    this.tabs = NAMES.map((name, place) => h("button", { type: "button", onclick: () => this.go(place + 1) }, h("kbd", { "aria-hidden": "true", text: String(place + 1) }), name));
+    this.tabs = NAMES.map((name, place) => h("button", { type: "button", onclick: () => this.go(place + 1) }, h("kbd", { "aria-hidden": "true", text: String((place + 1) % 10) }), name));
     this.badge = h("span", { class: "count", hidden: true });
     this.tabs[1].append(this.badge);
     this.state = h("span", { class: "state" });
@@ -75,6 +75,7 @@ class App {
     this.page = page;
     clearInterval(this.timer);
     this.tabs.forEach((tab, place) => (place + 1 === page ? tab.setAttribute("aria-current", "page") : tab.removeAttribute("aria-current")));
+    this.tabs[page - 1].scrollIntoView({ block: "nearest", inline: "nearest" });
     document.title = `${NAMES[page - 1]} · Penstock`;
     if (page === 1) this.traffic.show(this.main);
     else if (page === 2) this.held.show(this.main);
@@ -91,7 +92,8 @@ class App {
     try {
       const drawn = await PAGES[page].draw(this);
       if (page !== this.page) return;
-      const top = this.main.querySelector(".page")?.scrollTop ?? 0;
+      const top = (this.drawn === page && this.main.querySelector(".page")?.scrollTop) || 0;
+      this.drawn = page;
       const element = h("div", { class: "page" }, drawn);
       this.main.replaceChildren(h("h1", { class: "sr", text: PAGES[page].name }), element);
       element.scrollTop = top;
@@ -119,7 +121,7 @@ class App {
       this.source = data.source;
       this.held.set(data.held);
       this.connected(true);
-      if (data.reset) { this.traffic.clear(); this.traffic.gaps = 0; this.traffic.refresh(); }
+      if (data.reset) { this.traffic.startOver(); this.say("The hub was started again; messages have new numbers."); }
     } else if (event === "rows") {
       this.traffic.gaps += 0;
       this.traffic.arrived(data);
@@ -138,6 +140,8 @@ class App {
     this.showState();
     if (was !== isConnected) {
       this.held.redraw();
+      this.traffic.pointButton.disabled = !this.may("control");
+      this.traffic.draw();
       if (isConnected && !was && this.page > 2) this.redraw();
       if (this.traffic.open) this.traffic.drawDetail();
     }
@@ -187,6 +191,7 @@ class App {
 
   async breakpoint() {
     const words = this.traffic.filter;
+    if (this.traffic.wanted !== words) { this.say("The filter cannot be read; mend it first."); return; }
     if (!words.trim()) { this.say("Type a filter first: a breakpoint holds what it finds."); return; }
     try {
       await call("PUT", `breakpoints/p${Date.now().toString(36)}`, { filter: words });
@@ -213,7 +218,7 @@ class App {
     const isTyping = event.target.matches?.("input, textarea, select");
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping || document.querySelector("dialog[open]")) return;
     const key = event.key, traffic = this.traffic;
-    if (/^[1-8]$/.test(key)) this.go(Number(key));
+    if (/^[0-9]$/.test(key)) this.go(Number(key) || 10);
     else if (key === "/") { this.go(1); traffic.input.focus(); traffic.input.select(); }
     else if (key === "?") this.help();
     else if (this.page === 2 && "aex".includes(key)) this.held.press(key);

@@ -57,7 +57,11 @@ export class HeldPage {
 
   redraw() {
     this.app.counted(this.held.size);
-    if (!this.main?.isConnected || this.editing) return;
+    if (!this.main?.isConnected) return;
+    if (this.editing) {
+      for (const button of this.main.querySelectorAll("button.go")) button.disabled = !this.app.may("control");
+      return;
+    }
     const focused = this.main.contains(document.activeElement) ? document.activeElement.dataset?.name : null;
     const cards = [...this.held.values()].map((one) => this.card(one));
     const past = this.decided.length ? [h("h2", { text: "Decided" }), h("ul", {}, this.decided.map((one) => h("li", { class: "soft", text: `${line(one.method)} ${line(one.tool)}: ${one.how}${one.who ? ` by ${line(one.who)}` : ""}` })))] : [];

@@ -3,6 +3,7 @@
 import { call, get } from "./api.js";
 import { age, bytes, clock, h, line, many, short, svg, table } from "./dom.js";
 import { diff } from "./json.js";
+import { alerts, patterns, rulesPage } from "./learning.js";
 
 const RIGHT = "num";
 const now = () => Date.now() / 1000;
@@ -10,10 +11,12 @@ const now = () => Date.now() / 1000;
 export const PAGES = {
   3: { name: "Sessions", draw: sessions, again: 2000 },
   4: { name: "Tools", draw: tools, again: 4000 },
-  5: { name: "Rules", draw: rules, again: 0 },
+  5: { name: "Rules", draw: rulesPage(rules), again: 0 },
   6: { name: "Upstreams", draw: upstreams, again: 2000 },
   7: { name: "History", draw: history, again: 5000 },
   8: { name: "Log", draw: logLines, again: 2000 },
+  9: { name: "Alerts", draw: alerts, again: 4000 },
+  10: { name: "Patterns", draw: patterns, again: 10000 },
 };
 
 const link = (app, text, filter) => h("button", { class: "link", type: "button", text: line(text), title: "show its messages", onclick: () => app.filterFor(filter) });
@@ -84,7 +87,7 @@ async function upstreams(app) {
   h("h2", { text: "Processes" }), table("Processes", [
     ["of", (one) => one.at], ["pid", (one) => one.pid, RIGHT], ["age", (one) => age(one.age), RIGHT], ["cpu s", (one) => one.cpu, RIGHT], ["memory", (one) => (one.rss ? bytes(one.rss) : ""), RIGHT], ["command", (one) => one.command, "grow-cell"]],
     found.upstreams.flatMap((one) => (one.process.children ?? []).map((child) => ({ at: one.name, ...child })))),
-  h("h2", { text: "Limits" }), table("Limits", [["what", (one) => one.name], ["used", (one) => many(one.used), RIGHT], ["most", (one) => many(one.most), RIGHT]], limits.limits)];
+  h("h2", { text: "Limits" }), table("Limits", [["what", (one) => one.name], ["used", (one) => counted(one, one.used), RIGHT], ["most", (one) => counted(one, one.most), RIGHT]], limits.limits)];
 }
 
 async function history(app) {
@@ -95,13 +98,21 @@ async function history(app) {
   const all = minutes.reduce((sum, one) => sum + one.messages, 0), errors = minutes.reduce((sum, one) => sum + one.errors, 0), tokens = minutes.reduce((sum, one) => sum + one.tokens, 0);
   const tiles = h("div", { class: "tiles" }, tile(many(all), "messages"), tile(many(errors), "errors"), tile(short(tokens), "tokens"), tile((all / Math.max(60, minutes.length * 60)).toFixed(2), "messages a second"));
   const rows = table("Minutes", [["minute", (one) => clock(one.t).slice(0, 5)], ["messages", (one) => many(one.messages), RIGHT], ["errors", (one) => many(one.errors), RIGHT], ["tokens", (one) => many(one.tokens), RIGHT], ["p50 ms", (one) => one.p50 ?? "", RIGHT], ["p95 ms", (one) => one.p95 ?? "", RIGHT], ["p99 ms", (one) => one.p99 ?? "", RIGHT], ["verdicts", (one) => Object.entries(one.verdicts).map(([word, count]) => `${word} ${count}`).join(", "), "grow-cell"]], minutes.toReversed().slice(0, 120));
-  return [h("div", { class: "bar" }, spans), tiles, bars("Messages a minute; errors dark", minutes), curves("Latency in ms: p50, p95, p99", minutes), rows];
+  return [h("div", { class: "bar" }, spans), tiles, bars("Messages a minute", minutes), curves("Latency", minutes), rows];
 }
+
+// What a mark in a chart means: its look, and its name.
+function sign(kind, name) {
+  const mark = kind.startsWith("p") ? svg("path", { class: kind, d: "M0 6h26" }) : svg("rect", { class: kind, x: 6, y: 1, width: 12, height: 10 });
+  return h("span", { class: "sign" }, svg("svg", { viewBox: "0 0 26 12", "aria-hidden": "true" }, mark), name);
+}
+
+const ends = (minutes) => h("div", { class: "ends" }, h("span", { text: clock(minutes[0].t).slice(0, 5) }), h("span", { text: clock(minutes.at(-1).t).slice(0, 5) }));
 
 function bars(caption, minutes) {
   const most = Math.max(1, ...minutes.map((one) => one.messages)), step = 1000 / Math.max(minutes.length, 20);
   const drawn = minutes.flatMap((one, place) => [[one.messages, "bars"], [one.errors, "bad"]].filter(([count]) => count).map(([count, kind]) => svg("rect", { class: kind, x: place * step, width: Math.max(1, step * 0.8), y: 120 - (count / most) * 115, height: (count / most) * 115 })));
-  return h("figure", { class: "chart" }, h("figcaption", { text: `${caption} (most ${many(most)})` }), svg("svg", { viewBox: "0 0 1000 120", preserveAspectRatio: "none", role: "img", "aria-label": `${caption}; the table below has the figures` }, ...drawn));
+  return h("figure", { class: "chart" }, h("figcaption", {}, `${caption}, most ${many(most)}`, sign("bars", "messages"), sign("bad", "errors")), svg("svg", { viewBox: "0 0 1000 120", preserveAspectRatio: "none", role: "img", "aria-label": `${caption}; the table below has the figures` }, ...drawn), ends(minutes));
 }
 
 function curves(caption, minutes) {
@@ -109,14 +120,15 @@ function curves(caption, minutes) {
   if (minutes.length === 1) minutes = [minutes[0], minutes[0]];
   const path = (name) => minutes.map((one, place) => [place * step, one[name]]).filter(([, value]) => value !== null).map(([x, value], place) => `${place ? "L" : "M"}${x.toFixed(1)} ${(118 - (value / most) * 112).toFixed(1)}`).join("");
   const drawn = ["p50", "p95", "p99"].map((name) => svg("path", { class: name, d: path(name) || "M0 118", "vector-effect": "non-scaling-stroke" }));
-  return h("figure", { class: "chart" }, h("figcaption", { text: `${caption} (highest ${many(Math.round(most))} ms)` }), svg("svg", { viewBox: "0 0 1000 120", preserveAspectRatio: "none", role: "img", "aria-label": `${caption}; the table below has the figures` }, ...drawn));
+  return h("figure", { class: "chart" }, h("figcaption", {}, `${caption}, highest ${many(Math.round(most))} ms`, ["p50", "p95", "p99"].map((name) => sign(name, name))), svg("svg", { viewBox: "0 0 1000 120", preserveAspectRatio: "none", role: "img", "aria-label": `${caption}; the table below has the figures` }, ...drawn), ends(minutes));
 }
 
 async function logLines() {
   const found = (await get("log")).log.toReversed();
-  if (!found.length) return [nothing("Nothing was said yet")];
+  if (!found.length) return [h("div", { class: "empty" }, h("h2", { text: "Nothing was said yet" }), h("p", { text: "Errors, refusals, drift of tools and other news of running proxies stand here." }))];
   return [table("Log", [["time", (one) => clock(one.t)], ["at", (one) => one.at], ["level", (one) => h("span", { class: `level-${one.level}`, text: one.level })], ["what", (one) => one.text, "grow-cell"]], found)];
 }
 
+const counted = (limit, value) => (limit.name === "bytes" ? bytes(value) : many(value));
 const tile = (value, name) => h("div", { class: "tile" }, h("b", { text: value }), h("span", { text: name }));
 const nothing = (text) => h("div", { class: "empty" }, h("h2", { text }), h("p", { text: "Start a proxy with the live view on:" }), h("code", { text: "penstock --dashboard auto -- COMMAND" }));

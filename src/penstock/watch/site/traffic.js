@@ -13,7 +13,8 @@ const NARROW = [1, 6, 8];
 export class Traffic {
   constructor(app) {
     this.app = app;
-    this.filter = "";
+    this.filter = ""; // the one whose rows are shown
+    this.wanted = ""; // the one that was typed: it may have a fault
     this.total = 0;
     this.matched = 0;
     this.rows = new Map(); // by rank
@@ -47,8 +48,10 @@ export class Traffic {
 
   show(main) {
     main.replaceChildren(h("h1", { class: "sr", text: "Traffic" }), this.bar, this.element);
+    const top = this.top ?? 0; // leaving the page has taken it to the top
     this.draw();
     if (this.follow) this.toEnd();
+    else this.scroller.scrollTop = top;
   }
 
   typed() {
@@ -57,11 +60,9 @@ export class Traffic {
   }
 
   async setFilter(words) {
-    this.filter = words;
+    this.wanted = words;
     if (this.input.value !== words) this.input.value = words;
-    this.app.stream.restart(words);
-    this.clear();
-    await this.refresh();
+    await this.refresh(words);
   }
 
   clear() {
@@ -70,18 +71,36 @@ export class Traffic {
     this.asked.clear();
   }
 
-  async refresh() {
-    const words = this.filter;
+  // Another hub answers: it has numbers of its own, and what is open may mean another message there.
+  startOver() {
+    this.clear();
+    this.gaps = 0;
+    this.rank = -1;
+    this.detail.hidden = true;
+    this.open = null;
+    this.refresh();
+  }
+
+  async refresh(words = this.filter) {
     try {
       const page = await get(`rows?${new URLSearchParams({ filter: words, rank: this.follow ? -PAGE : 0, limit: PAGE })}`);
-      if (words !== this.filter) return;
-      this.fault.textContent = "";
-      this.input.removeAttribute("aria-invalid");
+      if (words !== this.wanted && words !== this.filter) return;
+      if (words === this.wanted) {
+        this.fault.textContent = "";
+        this.input.removeAttribute("aria-invalid");
+      }
+      if (words !== this.filter) {
+        this.filter = words;
+        this.rank = -1;
+        this.clear();
+        this.app.stream.restart(words);
+      }
       this.take(page);
       this.terms = page.terms;
       this.draw();
       if (this.follow) this.toEnd();
     } catch (why) {
+      if (words !== this.wanted) return;
       this.input.setAttribute("aria-invalid", "true");
       this.fault.textContent = why.column ? `${line(words)}\n${" ".repeat(why.column - 1)}^ ${line(why.message)}` : line(why.message);
     }
@@ -140,6 +159,7 @@ export class Traffic {
     const atEnd = this.scroller.scrollTop + this.scroller.clientHeight >= this.scroller.scrollHeight - HEIGHT * 2;
     if (!this.moving && this.follow && !atEnd) this.setFollow(false);
     this.moving = false;
+    this.top = this.scroller.scrollTop;
     this.draw();
   }
 
@@ -187,7 +207,7 @@ export class Traffic {
       const from = Math.max(first, page * PAGE), to = Math.min(last, (page + 1) * PAGE);
       let isMissing = false;
       for (let rank = from; rank < to; rank += 1) isMissing ||= !this.rows.has(rank);
-      if (isMissing && !this.asked.has(page)) this.fetchPage(page);
+      if (isMissing && this.app.isConnected && !this.asked.has(page)) this.fetchPage(page);
     }
   }
 
@@ -197,7 +217,7 @@ export class Traffic {
     try {
       const found = await get(`rows?${new URLSearchParams({ filter: words, rank: page * PAGE, limit: PAGE })}`);
       if (words === this.filter && this.asked.get(page) === mark) this.take(found);
-    } catch { /* the banner says so */ }
+    } catch { await new Promise((done) => setTimeout(done, 1000)); } // the banner says so
     if (this.asked.get(page) === mark) this.asked.delete(page);
     this.app.soon(() => this.draw());
   }
@@ -221,26 +241,32 @@ export class Traffic {
   move(step) {
     if (this.matched === 0) return;
     const rank = step === "first" ? 0 : step === "last" ? this.matched - 1 : Math.max(0, Math.min(this.matched - 1, (this.rank < 0 ? this.matched : this.rank) + step));
-    if (step !== "last") this.setFollow(false);
+    this.setFollow(step === "last");
     this.rank = rank;
-    const top = rank * HEIGHT, view = this.scroller;
-    if (top < view.scrollTop) view.scrollTop = top;
-    if (top + HEIGHT > view.scrollTop + view.clientHeight) view.scrollTop = top + HEIGHT - view.clientHeight;
+    this.intoView(rank);
     this.draw();
     if (!this.detail.hidden) this.select(rank);
   }
 
   select(rank) {
     this.rank = rank;
+    if (this.follow && rank < this.matched - 1) this.setFollow(false); // what was opened stays in sight
     const row = this.rows.get(rank);
     this.draw();
     if (row) this.load(row.seq);
     else setTimeout(() => { if (this.rank === rank && rank < this.matched) this.select(rank); }, 100); // it is on its way
   }
 
+  intoView(rank) {
+    const top = rank * HEIGHT, view = this.scroller;
+    if (top < view.scrollTop) view.scrollTop = top;
+    if (top + HEIGHT > view.scrollTop + view.clientHeight) view.scrollTop = top + HEIGHT - view.clientHeight;
+  }
+
   close() {
     this.detail.hidden = true;
     this.open = null;
+    if (this.rank >= 0) this.intoView(this.rank);
     this.scroller.focus();
     this.draw();
   }
@@ -263,12 +289,12 @@ export class Traffic {
       h("button", { type: "button", text: "copy", onclick: () => this.copy() }),
       h("button", { type: "button", text: "replay", disabled: !(message.kind === "request" && message.from === "client" && this.app.may("control")), onclick: (event) => this.app.sure(event.target, () => this.replay()) }),
       message.answer || message.request ? h("button", { type: "button", text: message.answer ? "its answer" : "its request", onclick: () => this.load(message.answer || message.request) }) : null,
-      h("button", { type: "button", "aria-label": "Close", text: "✕", onclick: () => this.close() }),
     ];
     const title = `${message.kind === "response" ? "answer to " : ""}${message.method || message.kind}${message.tool ? ` · ${message.tool}` : ""}`;
     const facts = [`${clock(message.t)}`, message.at, `${WORDS[message.from]}`, message.client && `client ${message.client}`, message.era, `id ${message.id || "none"}`, `${many(message.size)} bytes`, `about ${many(message.tokens)} tokens`].filter(Boolean).join(" · ");
     const focus = this.detail.contains(document.activeElement) ? document.activeElement.textContent : null;
-    this.detail.replaceChildren(h("h2", { text: line(title) }), h("div", { class: "actions" }, buttons),
+    const close = h("button", { class: "plain close", type: "button", "aria-label": "Close", title: "close (Esc)", text: "✕", onclick: () => this.close() });
+    this.detail.replaceChildren(h("div", { class: "head" }, h("h2", { text: line(title) }), close), h("div", { class: "actions" }, buttons),
       h("div", { class: "tabs", role: "tablist", "aria-label": "How to show it" }, tabs),
       h("div", { class: "body", tabindex: "0", role: "region", "aria-label": "Message text" }, note ?? null, h("p", { class: "soft", text: line(facts) }),
         message.cut ? h("p", { class: "soft", text: `Only the first ${many(message.kept)} of ${many(message.size)} bytes are kept.` }) : null, this.drawn(message)));
@@ -311,5 +337,5 @@ export class Traffic {
 
 function cellsOf(row) {
   const method = `${row.status === "error" ? "✗ " : ""}${row.method || row.kind}`;
-  return [clock(row.t), line(row.at), ARROWS[row.from] ?? "?", line(method), line(row.tool), row.ms === null ? (row.status === "pending" && row.verdict === "pass" ? "…" : "") : String(Math.round(row.ms)), short(row.tokens), row.verdict, line(row.rule)];
+  return [clock(row.t), line(row.at), ARROWS[row.from] ?? "?", line(method), line(row.tool), row.ms === null ? (row.status === "pending" && row.verdict === "pass" ? "…" : "") : row.ms < 10 ? row.ms.toFixed(1) : String(Math.round(row.ms)), short(row.tokens), row.verdict, line(row.rule)];
 }
