@@ -3,6 +3,7 @@
 --cells 'streamable>stdio'   only cells whose name contains this (repeatable)
 --rows 51,76                 only these rows
 --short                      each client transport once in both eras, and no floods
+--jobs 2                     so many cells at a time
 --json FILE, --write FILE    the results for programs, and the page for people
 """
 
@@ -12,6 +13,8 @@ import argparse
 import json
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from trials.attack.campaign import cells_of, run
@@ -26,22 +29,27 @@ def main() -> int:
     parser.add_argument("--cells", action="append", default=[])
     parser.add_argument("--rows", default="")
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", type=Path)
     chosen = parser.parse_args()
     rows = {row for row in chosen.rows.split(",") if row}
     results: list[Result] = []
     missing: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="attack-") as work:
-        for plan in cells_of(chosen.short, chosen.cells):
-            print(f"{plan.name} ...", end=" ", file=sys.stderr, flush=True)
-            if plan.maybe_missing:
-                print(f"skipped: {plan.maybe_missing}", file=sys.stderr)
-                missing.append(f"{plan.name} ({plan.maybe_missing})")
-                continue
-            found = run(plan, Path(work), rows)
+    plans = []
+    for plan in cells_of(chosen.short, chosen.cells):
+        if plan.maybe_missing:
+            print(f"{plan.name} skipped: {plan.maybe_missing}", file=sys.stderr)
+            missing.append(f"{plan.name} ({plan.maybe_missing})")
+        else:
+            plans.append(plan)
+    with (
+        tempfile.TemporaryDirectory(prefix="attack-") as work,
+        ProcessPoolExecutor(chosen.jobs) as pool,
+    ):
+        for plan, found in zip(plans, pool.map(partial(run, work=Path(work), rows=rows), plans), strict=True):
             bad = [result for result in found if result.is_bad and not plan.direct]
-            print(f"{len(found)} shots, {len(bad)} bad", file=sys.stderr)
+            print(f"{plan.name} ... {len(found)} shots, {len(bad)} bad", file=sys.stderr)
             for result in bad:
                 print(f"  {result.row} {result.what[:60]}: {result.verdict}. {result.why}", file=sys.stderr)
             results += found

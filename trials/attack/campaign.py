@@ -15,11 +15,15 @@ from trials.attack.http_bytes import ATTACKS as CONNECTIONS
 from trials.attack.messages import attack_with_messages
 from trials.attack.orders import attack_with_orders
 from trials.attack.reverse_proxies import NAMES, maybe_missing
+from trials.attack.review import SCENES as REVIEWED
+from trials.attack.review import WEIGHTS as REVIEWED_WEIGHTS
 from trials.attack.rows import DEAD, Result
 from trials.attack.scenes import SCENES, attack_with_scenes
+from trials.attack.several import attack_several
 from trials.attack.weights import WEIGHTS, attack_with_weights
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
+SEVERAL = "several"
 OLDER = ("2024-11-05", "2025-03-26", "2025-06-18")
 
 
@@ -75,12 +79,20 @@ def cells_of(is_short: bool, wanted: list[str]) -> list[Plan]:
             for client, upstream in PAIRS
             for version in (LEGACY, MODERN)
         ]
+        plans += [
+            Plan(client, upstream, version, ruled=True, cross=True)
+            for client, upstream in (("stdio", "streamable"), ("sse", "sse"), ("streamable", "stdio"))
+            for version in (LEGACY, MODERN)
+        ]
+        plans += [Plan(way, SEVERAL, version) for way in TRANSPORTS for version in (LEGACY, MODERN)]
         plans += [Plan(way, way, version, direct=True) for way in TRANSPORTS for version in (LEGACY, MODERN)]
     return [plan for plan in plans if not wanted or any(word in plan.name for word in wanted)]
 
 
 def run(plan: Plan, work: Path, rows: set[str] | None = None) -> list[Result]:
     """All that is fired in one cell, and what came of it."""
+    if plan.upstream == SEVERAL:
+        return attack_several(work, plan.client, plan.version, rows or set())
     cell = Cell(
         work,
         plan.client,
@@ -115,13 +127,11 @@ def _all(cell: Cell, plan: Plan, rows: set[str]) -> Iterator[Result]:
         yield from attack_with_connections(cell, kept(CONNECTIONS))
         return
     yield from attack_with_messages(cell, kept(MESSAGES))
-    if plan.cross:
-        yield from attack_with_orders(cell, kept(ORDERS))
-        return
     yield from attack_with_connections(cell, kept(CONNECTIONS))
     if not plan.ruled:
         yield from attack_with_orders(cell, kept(ORDERS))
     if not plan.direct:
-        yield from attack_with_scenes(cell, kept(SCENES))
+        is_reviewed = not plan.ruled and plan.version in (LEGACY, MODERN)  # they bring their own rules
+        yield from attack_with_scenes(cell, kept(SCENES + (REVIEWED if is_reviewed else [])))
     if plan.is_heavy:
-        yield from attack_with_weights(cell, kept(WEIGHTS))
+        yield from attack_with_weights(cell, kept(WEIGHTS + REVIEWED_WEIGHTS))

@@ -71,7 +71,9 @@ class Cell:
         deny: tuple[str, ...] = (),
         behind: str = "",
         cross: bool = False,
+        config: dict[str, Any] | None = None,
     ) -> None:
+        """`config` is a configuration file of its own, with the tools denied as everywhere."""
         self.client, self.transport, self.version = client, upstream, version
         self.direct, self.ruled, self.behind, self.cross = direct, ruled, behind, cross
         self.era = "modern" if version == MODERN else "legacy"
@@ -84,14 +86,13 @@ class Cell:
         self.errors.touch()
         self.there = Upstream(upstream, self.work, "--bytes", str(self.bytes_file), *options)
         self.rules = [word for pattern in (DENY, *deny) for word in ("--deny", pattern)]
+        self.forbidden: tuple[str, ...] = (*DENIED, "read_file") if ruled else DENIED
+        if ruled or config is not None:
+            file = self.work / "rules.yaml"
+            file.write_text(json.dumps(RULES if config is None else {"tools": RULES["tools"], **config}))
+            self.rules = ["--config", str(file)]
         if cross:
             self.rules += ["--era", "bridge"]
-        self.forbidden: tuple[str, ...] = DENIED
-        if ruled:
-            file = self.work / "rules.yaml"
-            file.write_text(json.dumps(RULES))
-            self.rules = ["--config", str(file)]
-            self.forbidden = (*DENIED, "read_file")
         self.proxy: Proxy | None = None
         self.reverse: ReverseProxy | None = None
         self.attacker: Any = None

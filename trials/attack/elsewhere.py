@@ -22,8 +22,8 @@ ELSEWHERE = [
         "`tests/e2e/test_threats_http.py`, `trials/soak`, `trials/faults`",
     ),
     (
-        "96, 98, 103 (odd names, references in schemas; several upstreams are not built yet)",
-        "`tests/e2e/test_threats_stdio.py`, `tests/e2e/test_threats_http.py`",
+        "96, 98, 103 (odd names, references in schemas; several upstreams)",
+        "`tests/e2e/test_threats_stdio.py`, `tests/e2e/test_threats_http.py`, `tests/e2e/several`",
     ),
     (
         "97 (tools that changed while the upstream was away)",
@@ -59,7 +59,13 @@ ELSEWHERE = [
     ("145, 146 (credentials, calls never answered)", "`tests/e2e/test_threats_http.py`"),
     ("157 (internal errors)", "`tests/unit/relay/test_relay_faults.py`"),
     ("158 (several instances)", "`tests/e2e/test_lifecycle.py`"),
-    ("122-131 (audit, recording, dashboard), 149-155 (Redis)", "not built yet"),
+    ("122-131 (audit, recording, dashboard)", "`tests/unit/observe`, `tests/e2e/seeing`, `tests/e2e/watch`"),
+    ("149-155 (Redis)", "`tests/e2e/fleet`, `trials/fleet`"),
+    (
+        "203, 213, 214, 215 (what `Connection` takes away, nearly JSON, pages)",
+        "rows 62, 91 and 90 above, `tests/transports/test_separation.py`, `tests/e2e/test_pages.py`, `tests/e2e/test_browser.py`",
+    ),
+    ("216 (smaller things)", "`tests/unit/test_url_options.py`, `tests/unit/wire/test_ids.py`"),
     ("132 (a proxy before itself)", "`tests/e2e/test_threats_http.py`"),
     ("147, 148 (faults of the network; second faults while stopping)", "`trials/faults`"),
 ]
