@@ -135,7 +135,8 @@ def proxy_parser() -> Parser:
     add(
         "--validate",
         choices=MODES,
-        help="check what the upstream sends against the MCP schema: tell, or also withhold (needs mcp-types)",
+        help="check what the upstream sends against the MCP schema: tell, or withhold too (needs mcp-types); "
+        "off: what nobody looks at passes as it comes",
     )
     add(
         "--allow-faults",
@@ -177,9 +178,7 @@ def tools_parser() -> Parser:
         "and about how many tokens each costs a model.",
     )
     add_upstream_options(parser)
-    parser.add_argument(
-        "--format", choices=("table", "json", "names"), default="table", help="how to print them"
-    )
+    parser.add_format("how to print them", "names")
     parser.add_argument(
         "--tokenizer",
         choices=("estimate", "o200k"),

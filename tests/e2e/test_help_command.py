@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -42,13 +43,30 @@ def test_help_of_a_command_that_does_not_exist_names_those_that_do() -> None:
     shown = penstock("help", "frobnicate")
     assert shown.returncode == 2
     assert "No command is called frobnicate" in shown.stderr
-    assert "tools, check" in shown.stderr
+    assert "tools, watch, show" in shown.stderr
 
 
 def test_a_mistyped_option_is_met_with_the_one_that_was_meant() -> None:
     shown = penstock("--denny", "x", "--", "server")
     assert shown.returncode == 2
     assert "Did you mean --deny?" in shown.stderr
+
+
+WRITES_NO_RESULT = {"baseline", "completion", "export", "mask", "replay", "token"}
+
+
+@pytest.mark.parametrize("verb", [name for name in VERBS if name not in WRITES_NO_RESULT])
+def test_every_command_that_prints_a_result_has_the_two_forms(verb: str) -> None:
+    shown = penstock(verb, "--help")
+    assert re.search(r"--format \{table,json[,}]", shown.stdout), shown.stdout
+
+
+def test_commands_stand_together_by_what_people_want() -> None:
+    groups = [*dict.fromkeys(verb.group for verb in VERBS.values())]
+    assert groups == ["look", "decide", "keep", "install", "learn", "operate"]
+    text = penstock("--help").stdout
+    places = [text.index(f"\n{group}:\n") for group in ["run", *groups]]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("text", ["1.5", "0.5ms", "0.0001s", "1.2345s"])

@@ -140,7 +140,7 @@ tests:
 def test_a_test_that_fails_says_what_happened_and_where_it_stands(rules: Path) -> None:
     rules.write_text(RULES + FAILING)
     code, out, _ = penstock("rules", "test", str(rules))
-    assert code == 1
+    assert code == 3
     line = (RULES + FAILING).split("\n").index("  - name: wrong verdict") + 1
     assert f"FAILED  wrong verdict  ({rules}:{line})\n" in out
     assert "        expected pass, got block (rule no-rm: Not rm)\n" in out

@@ -35,7 +35,6 @@ class Client(Struct, frozen=True):
     user: Files
     project: Files = ()
     shape: Shape = Shape()
-    project_shape: Shape | None = None  # where a project's file has another
     home_variables: tuple[tuple[str, str], ...] = ()  # variable, and the path in the folder that it names
     after: str = "Restart {title}."
     start_seconds: int | None = None

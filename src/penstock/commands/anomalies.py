@@ -9,6 +9,7 @@ import sys
 import msgspec
 
 from penstock.arguments import Parser
+from penstock.commands.results import FOUND
 from penstock.learn.alerts import Alarm, check_kinds, parse_budget
 from penstock.learn.baseline_file import load_baseline
 from penstock.learn.events import read_events
@@ -60,4 +61,4 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(
             f"{len(sessions):,} sessions: {alarm.alerts:,} alerts in {len(alarm.alerted):,} of them.\n"
         )
-    return 3 if alarm.alerts else 0
+    return FOUND if alarm.alerts else 0

@@ -8,15 +8,15 @@ import sys
 
 from penstock.arguments import Parser
 from penstock.commands.filtered import split_files
+from penstock.commands.results import FOUND, json_text, say
 from penstock.errors import UsageError
 from penstock.observe.audit_chain import Head, read_key
 from penstock.observe.audit_reader import ChainCheck, audit_rows, head_of
 from penstock.observe.filter_words import compile_filter
-from penstock.wire.mcp.replies import one_line
 
 USAGE = (
     "penstock audit (query FILE... [WORDS...] | verify FILE... [--key-file K] [--expect SEQ:HASH] "
-    "| head FILE)"
+    "| head FILE) [--format table|json]"
 )
 _HEAD = re.compile(r"([0-9]+):([0-9a-f]{64})")
 
@@ -41,6 +41,7 @@ def parser() -> Parser:
         metavar="SEQ:HASH",
         help="a checkpoint that was kept elsewhere: the chain must have it; repeatable",
     )
+    made.add_format("verify and head: for people or programs")
     return made
 
 
@@ -51,7 +52,9 @@ def run(options: argparse.Namespace) -> int:
     if options.verb == "head":
         if len(options.words) != 1:
             raise UsageError("Name one file", f"Usage: {USAGE}")
-        sys.stdout.write(f"{head_of(options.words[0])}\n")
+        head = head_of(options.words[0])
+        is_json = options.format == "json"
+        sys.stdout.write(json_text({"seq": head.seq, "hash": head.hash}) if is_json else f"{head}\n")
         return 0
     return _verify(options)
 
@@ -70,11 +73,14 @@ def _query(words: list[str]) -> int:
 def _verify(options: argparse.Namespace) -> int:
     key = read_key(options.key_file) if options.key_file else b""
     found = ChainCheck(key, [_expected(text) for text in options.expect]).check(options.words)
-    if found.fault is not None:
-        sys.stdout.write(f"NOT intact: {one_line(found.fault)}\n")
-        return 3
-    sys.stdout.write(f"intact: {found.entries:,} entries, head {found.head}\n")
-    return 0
+    if options.format == "json":
+        told = {"intact": found.fault is None, "fault": found.fault, "entries": found.entries}
+        sys.stdout.write(json_text(told | {"head": str(found.head)}))
+    elif found.fault is not None:
+        say(f"NOT intact: {found.fault}")
+    else:
+        say(f"intact: {found.entries:,} entries, head {found.head}")
+    return 0 if found.fault is None else FOUND
 
 
 def _expected(text: str) -> Head:

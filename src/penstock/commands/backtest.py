@@ -7,11 +7,11 @@ import asyncio
 import logging
 import sys
 
-import msgspec
 from msgspec import Struct, field
 
 from penstock.arguments import Parser
 from penstock.commands.backtest_run import BEFORE_THE_GATE, STOPPED, Judge, Judged
+from penstock.commands.results import FOUND, json_text
 from penstock.config.file import load_file
 from penstock.config.model import FileConfig
 from penstock.errors import ConfigError
@@ -84,8 +84,8 @@ def run(options: argparse.Namespace) -> int:
     new = load_file(options.config)
     old = None if options.against is None else load_file(options.against)
     report = asyncio.run(_Backtest(options, new, old).run())
-    sys.stdout.write(_as_json(report) if options.format == "json" else _as_text(report))
-    return 3 if report.is_different else 0
+    sys.stdout.write(json_text(report) if options.format == "json" else _as_text(report))
+    return FOUND if report.is_different else 0
 
 
 class _Backtest:
@@ -209,7 +209,3 @@ def _as_text(report: Report) -> str:
     if report.never_hit:
         lines.append(one_line(f"never hit: {', '.join(report.never_hit)}"))
     return "\n".join(lines) + "\n"
-
-
-def _as_json(report: Report) -> str:
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"

@@ -10,6 +10,7 @@ import msgspec
 from penstock.arguments import Parser
 from penstock.errors import ConfigError
 from penstock.learn.baseline_file import build_baseline, encode_baseline, write_baseline
+from penstock.learn.learner import Lock
 from penstock.wire.mcp.replies import one_line
 
 USAGE = "penstock baseline RECORDING... --out FILE [--group-by client_name] [--alerts FILE]"
@@ -37,7 +38,8 @@ def run(options: argparse.Namespace) -> int:
     alerted = frozenset() if options.alerts is None else _alerted(options.alerts)
     built = build_baseline(options.files, options.group_by, alerted)
     baseline = built.baseline
-    write_baseline(options.out, baseline)
+    with Lock(options.out):
+        write_baseline(options.out, baseline)
     size = len(encode_baseline(baseline))
     calls = sum(model.calls for model in baseline.groups.values())
     lines = [

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from penstock.arguments import Parser
+from penstock.commands.results import json_text
 from penstock.config.file import ConfigReading, read_bytes
 from penstock.config.model import CommandUpstream, FileConfig, SeveralUpstreams, UrlUpstream
 from penstock.errors import FaultyFile
@@ -41,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         told: dict[str, object] = {"ok": True, "does": list(_checked(options.file))}
     except FaultyFile as why:
         told = {"ok": False, "faults": [{"line": line, "text": text} for line, text in why.faults]}
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+    sys.stdout.write(json_text(told))
     return 0 if told["ok"] else 1
 
 
@@ -122,7 +121,9 @@ def summarize(config: FileConfig) -> Iterator[str]:
         from penstock.commands.check_access import summarize_access
 
         yield from summarize_access(config.access)
-    if config.validate is not None:
+    if config.validate == "off":
+        yield "Validate: off. What nobody looks at passes as it comes."
+    elif config.validate is not None:
         withheld = " and withheld" if config.validate == "strict" else ""
         yield f"Validate: what the upstream sends against the MCP schema is told{withheld}."
     yield from _observed(config)

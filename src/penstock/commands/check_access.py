@@ -73,4 +73,6 @@ def _left(profile: ProfileTerms) -> str:
         words.append(f"no tools that match {' or '.join(pattern.source for pattern in choice.deny)}")
     if choice.read_only:
         words.append("only tools annotated readOnlyHint: true")
+    if profile.search is not None:
+        words.append(f"tools are found, from {profile.search.from_tokens} tokens on")
     return "; ".join(words) or "everything"

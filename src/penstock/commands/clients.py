@@ -10,6 +10,7 @@ import msgspec
 from penstock.arguments import Parser
 from penstock.clients.entry import Entry
 from penstock.clients.wrapped_words import Wrapped
+from penstock.commands.results import columns, json_text
 from penstock.commands.selectors import add_selectors, choice_of, short_path
 from penstock.home.inventory import FoundFile, survey, this_machine
 from penstock.home.journal import Journal
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     found = survey(machine, choice_of(options))
     journal = Journal(state_folder(machine.home, machine.environ))
     rows = [row for file in found for row in _rows(file, journal)]
-    sys.stdout.write(_as_json(rows) if options.format == "json" else _as_table(rows))
+    sys.stdout.write(json_text(rows) if options.format == "json" else _as_table(rows))
     for file in found:
         if file.fault is not None:
             sys.stderr.write(f"Error: {file.fault.detail}\n")
@@ -103,10 +104,6 @@ def _once_wrapped(found: FoundFile, journal: Journal) -> set[tuple[str | int, ..
     return out
 
 
-def _as_json(rows: list[Row]) -> str:
-    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
-
-
 def _as_table(rows: list[Row]) -> str:
     from pathlib import Path
 
@@ -114,8 +111,4 @@ def _as_table(rows: list[Row]) -> str:
     cells += [
         (r.client, r.scope, one_line(r.server), one_line(r.state), short_path(Path(r.file))) for r in rows
     ]
-    widths = [max(len(row[column]) for row in cells) for column in range(4)]
-    lines = [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, [*widths, 0], strict=True)) for row in cells
-    ]
-    return "".join(line.rstrip() + "\n" for line in lines)
+    return "".join(f"{line}\n" for line in columns(cells))

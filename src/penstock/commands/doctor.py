@@ -14,6 +14,7 @@ from penstock import __version__
 from penstock.arguments import Parser, add_upstream_options
 from penstock.clients.entry import Entry
 from penstock.clients.places import Machine
+from penstock.commands.results import json_text
 from penstock.commands.selectors import add_selectors, choice_of, short_path
 from penstock.config.model import seconds
 from penstock.errors import ConfigError
@@ -209,7 +210,7 @@ def _as_json(reports: list[Report], code: int) -> str:
             for report in reports
         ],
     }
-    return msgspec.json.format(msgspec.json.encode(out), indent=2).decode() + "\n"
+    return json_text(out)
 
 
 def _as_text(reports: list[Report], code: int) -> str:

@@ -46,10 +46,11 @@ def split_files(words: list[str]) -> tuple[list[str], list[str]]:
     count = 1
     while count < len(words) and os.path.exists(words[count]):
         count += 1
-    return [path for word in words[:count] for path in _files_of(word)], words[count:]
+    return [path for word in words[:count] for path in files_of(word)], words[count:]
 
 
-def _files_of(word: str) -> list[str]:
+def files_of(word: str) -> list[str]:
+    """The file, or the recordings in a folder, in the order in which they were last written."""
     if not os.path.isdir(word):
         return [word]
     inside = [entry for entry in os.scandir(word) if entry.is_file() and entry.name.endswith(_RECORDINGS)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.arguments import Parser
+from penstock.commands.results import FOUND, columns, json_text
 from penstock.config.file import load_file
 from penstock.errors import ConfigError
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 USAGE = "penstock fleet --config FILE [--format table|json] [--check]"
-FOUND = 3
-"""Done, and found something."""
 
 
 def parser() -> Parser:
@@ -35,7 +34,7 @@ def parser() -> Parser:
     )
     add = made.add_argument
     add("--config", metavar="FILE", required=True, help="a configuration with a shared section")
-    add("--format", choices=("table", "json"), default="table", help="how to print them")
+    made.add_format("how to print them")
     add(
         "--check",
         action="store_true",
@@ -52,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     members, now = asyncio.run(_ask(settings))
     if options.format == "json":
         rows = [{**msgspec.to_builtins(one), "age": round(now - one.beat, 1)} for one in members]
-        sys.stdout.write(msgspec.json.encode(rows).decode() + "\n")
+        sys.stdout.write(json_text(rows))
     else:
         _print(members, now)
     return _judge(members, now) if options.check else 0
@@ -84,10 +83,7 @@ def _print(members: list[Member], now: float) -> None:
         latency, age = f"{one.latency * 1000:.1f} ms", f"{max(0.0, now - one.beat):.1f} s ago"
         facts = one.tag, one.address or "-", one.version, one.rules or "-", str(one.sessions)
         rows.append((*facts, latency, age))
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    for row in rows:
-        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        sys.stdout.write(line.rstrip() + "\n")
+    sys.stdout.write("".join(f"{line}\n" for line in columns(rows)))
 
 
 def _judge(members: list[Member], now: float) -> int:

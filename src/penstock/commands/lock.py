@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from penstock.arguments import Parser, add_upstream_options
+from penstock.commands.results import FOUND, json_text
 from penstock.commands.selectors import has_terminal, is_agreed, remark
 from penstock.config.lock_file import load_lock
 from penstock.config.model import ProxyConfig
@@ -41,7 +42,7 @@ def parser() -> Parser:
         "your code. penstock --lock FILE then lets only those pass.",
     )
     what = made.add_mutually_exclusive_group()
-    what.add_argument("--check", action="store_true", help="only say what differs: 0 nothing, 1 something")
+    what.add_argument("--check", action="store_true", help="only say what differs; exit 3 if something does")
     what.add_argument("--update", nargs="*", metavar="TOOL", help="take over all, or these tools")
     made.add_argument("--yes", action="store_true", help="write without asking")
     made.add_argument(
@@ -51,6 +52,7 @@ def parser() -> Parser:
         metavar="PATH",
         help="a member that differs from session to session and does not count, such as _meta.time",
     )
+    made.add_format("with --check: for people or programs")
     add_upstream_options(made)
     return made
 
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         ignored = tuple(dict.fromkeys((*old.ignored, *options.ignore_member)))
         new = _ask_twice(config, ignored, needs_both=not options.check)
         if options.check:
-            return _check(old, new)
+            return _check(old, new, options.format)
         return _update(options, old, new)
     if exists:
         raise UsageError(f"{options.file} is there already", "Use --check or --update")
@@ -157,13 +159,15 @@ def _told(old: ToolLock, new: ToolLock) -> list[str]:
     return out
 
 
-def _check(old: ToolLock, new: ToolLock) -> int:
+def _check(old: ToolLock, new: ToolLock, form: str) -> int:
     told = _told(old, new)
-    for text in told:
-        sys.stdout.write(text + "\n")
-    if not told:
-        remark("Nothing has changed.")
-    return 1 if told else 0
+    if form == "json":
+        sys.stdout.write(json_text({"same": not told, "differences": told}))
+    else:
+        sys.stdout.write("".join(f"{text}\n" for text in told))
+        if not told:
+            remark("Nothing has changed.")
+    return FOUND if told else 0
 
 
 def _update(options: argparse.Namespace, old: ToolLock, new: ToolLock) -> int:

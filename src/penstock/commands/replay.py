@@ -7,6 +7,7 @@ import argparse
 from penstock import cli
 from penstock import logs as say
 from penstock.arguments import Parser, proxy_parser
+from penstock.commands.results import FOUND
 from penstock.config.model import NO_FILE, ProxyConfig, ReplayUpstream
 from penstock.observe.replay import MATCHES, ReplayBook
 from penstock.policy.tools.tool_filter import ToolFilter
@@ -54,4 +55,4 @@ def run(options: argparse.Namespace) -> int:
     from penstock import app
 
     code = app.serve(config, why, lambda data: config)
-    return 3 if code == 0 and book.misses else code
+    return FOUND if code == 0 and book.misses else code

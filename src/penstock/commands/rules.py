@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from penstock.arguments import Parser
 from penstock.commands.dry_run import DryRun, DryRunEffects, blocker_of, read_message
+from penstock.commands.results import FOUND, json_text, say
 from penstock.commands.rule_fixtures import read_tests
 from penstock.config.file import ConfigReading, read_bytes
 from penstock.errors import ConfigError, ProtocolError
@@ -18,31 +19,34 @@ from penstock.policy.rules.rule_entries import says
 from penstock.policy.rules.rules import Rule, RuleSet
 from penstock.policy.verdict import Answer, Decided, Drop
 from penstock.wire.mcp.message import Kind, Message
-from penstock.wire.mcp.replies import one_line
 
 
 def parser() -> Parser:
     """The parser of `penstock rules`."""
     found = Parser(
         prog="penstock rules",
-        usage="penstock rules (test FILE | explain FILE [--from client|upstream] < MESSAGE)",
+        usage="penstock rules (test FILE | explain FILE [--from client|upstream] < MESSAGE) "
+        "[--format table|json]",
         description="Try rules without an upstream: run the fixtures in the file or beside it, or say what "
-        "the rules would do with the messages on stdin.",
+        "the rules would do with the messages on stdin. test exits with 3 when a fixture fails.",
     )
     add = found.add_argument
     add("verb", metavar="test|explain", choices=("test", "explain"), help="what to do with the rules")
     add("--from", choices=("client", "upstream"), dest="sender", help="who sent the messages on stdin")
     add("file", metavar="FILE", help="the configuration file")
+    found.add_format("sentences, or one JSON object")
     return found
 
 
 def run(options: argparse.Namespace) -> int:
     """Tests or explains the rules of the file."""
-    return run_tests(options.file) if options.verb == "test" else explain(options.file, options.sender)
+    if options.verb == "test":
+        return run_tests(options.file, options.format)
+    return explain(options.file, options.sender, options.format)
 
 
-def run_tests(path: str) -> int:
-    """Runs the fixtures of a file and says how each went; 1 if one of them failed."""
+def run_tests(path: str, form: str) -> int:
+    """Runs the fixtures of a file and says how each went; FOUND if one of them failed."""
     set_up_log("error", "text")  # rules that log would talk between the lines
     reading, config = read_rules_of(path)
     tests = read_tests(reading)
@@ -50,23 +54,23 @@ def run_tests(path: str) -> int:
         raise ConfigError(
             f"There are no tests in {path}", "Add tests: to it, or put them beside it in NAME.tests.yaml"
         )
-    failed = 0
-    for test in tests:
-        differences = test.run(config)
-        if differences:
-            failed += 1
-            _say(f"FAILED  {test.name}  ({test.place})")
-            for difference in differences:
-                _say(f"        {difference}")
-        else:
-            _say(f"ok      {test.name}")
+    results = [(test, list(test.run(config))) for test in tests]
+    failed = sum(bool(differences) for _, differences in results)
+    if form == "json":
+        rows = [{"name": test.name, "place": test.place, "differences": found} for test, found in results]
+        sys.stdout.write(json_text({"tests": rows, "failed": failed}))
+        return FOUND if failed else 0
+    for test, differences in results:
+        say(f"FAILED  {test.name}  ({test.place})" if differences else f"ok      {test.name}")
+        for difference in differences:
+            say(f"        {difference}")
     count = "1 test" if len(tests) == 1 else f"{len(tests)} tests"
-    _say(f"{count}, {failed} failed")
+    say(f"{count}, {failed} failed")
     sys.stdout.flush()
-    return 1 if failed else 0
+    return FOUND if failed else 0
 
 
-def explain(path: str, sender: Direction | None = None) -> int:
+def explain(path: str, sender: Direction | None, form: str) -> int:
     """Says what the rules of a file would do with the message on stdin, and why.
 
     Of several, one a line, the earlier ones are the session so far. Requests and notifications count as the
@@ -81,8 +85,12 @@ def explain(path: str, sender: Direction | None = None) -> int:
     for earlier, side in before:
         dry_run.play(earlier, side)
     effects.told.clear()
-    for line in explained(dry_run, message, direction):
-        _say(line)
+    lines = list(explained(dry_run, message, direction))
+    if form == "json":
+        sys.stdout.write(json_text({"explained": lines}))
+    else:
+        for line in lines:
+            say(line)
     sys.stdout.flush()
     return 0
 
@@ -189,7 +197,3 @@ def read_rules_of(path: str) -> tuple[ConfigReading, InterceptorConfig]:
     if config is None:
         raise ConfigError(f"There are no rules in {path}", "It has no interceptor section")
     return reading, config
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(one_line(line) + "\n")

@@ -7,12 +7,11 @@ import os
 import sys
 from pathlib import Path
 
-import msgspec
-
 from penstock.arguments import Parser
 from penstock.clients.places import SCOPES
 from penstock.clients.preview import changed_lines
 from penstock.clients.table import BY_NAME
+from penstock.commands.results import json_text
 from penstock.home.change import Plan, token_for
 from penstock.home.inventory import Choice
 from penstock.wire.mcp.replies import one_line
@@ -73,7 +72,7 @@ def print_json(plans: list[Plan]) -> None:
             for plan in plans
         ],
     }
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
+    sys.stdout.write(json_text(report))
 
 
 def has_terminal() -> bool:

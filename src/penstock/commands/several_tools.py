@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import msgspec
 from msgspec import Struct
 
+from penstock.commands.results import columns, json_text
 from penstock.config.model import ProxyConfig
 from penstock.net.warden import Warden
 from penstock.open_several import open_hub
@@ -68,11 +68,7 @@ def _table(rows: list[_Row]) -> str:
         (printable(row.name), row.server, printable(row.own), row.state, f"{row.tokens:,}", row.why)
         for row in rows
     ]
-    widths = [max(len(cell[column]) for cell in cells) for column in range(5)]
-    lines = [
-        "  ".join(text.ljust(width) for text, width in zip(cell, [*widths, 0], strict=True)).rstrip()
-        for cell in cells
-    ]
+    lines = columns(cells, numbers=(4,))
     kept = [row for row in rows if not row.why]
     lines += ["", f"{len(kept)} allowed, about {sum(row.tokens for row in kept):,} tokens ({HOW_ESTIMATED})"]
     return "\n".join(lines) + "\n"
@@ -92,7 +88,7 @@ def _json(rows: list[_Row]) -> str:
     allowed = [row for row in found if row["why"] is None]
     denied = [row for row in found if row["why"] is not None]
     report = {"allowed": allowed, "denied": denied}
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return json_text(report)
 
 
 def _names(rows: list[_Row]) -> str:

@@ -46,6 +46,12 @@ def _member(member: Member) -> Iterator[str]:
         yield f"  {terms.name}: {upstream.url.origin}{upstream.url.target.partition(b'?')[0].decode()}"
         if upstream.headers:
             yield f"    with headers: {', '.join(name.decode() for name, _ in upstream.headers)}"
+        for source, target in upstream.relays:
+            yield f"    with the caller's {source.decode()} as {target.decode()}, on links of its own"
+        if upstream.swap is not None:
+            yield f"    with a token that {upstream.swap.token_url} makes of the caller's"
+        if upstream.lists_by_caller:
+            yield "    Note: its tools are learnt with the first caller's credential, and shown to all"
     if terms.slug != terms.name:
         yield f"    called {terms.slug} before names"
     choice = terms.choice
@@ -67,5 +73,8 @@ def _member(member: Member) -> Iterator[str]:
     ]
     if any(words):
         yield f"    {', '.join(word for word in words if word)}"
+    if terms.is_shared:
+        yield "    Note: one process for all sessions, greeted once, in our words: it learns neither a"
+        yield "    client's name nor what that client can do. What it says to several is told to none."
     if len(terms.asks) < 3:
         yield f"    may ask clients: {', '.join(sorted(terms.asks)) or 'nothing'}"

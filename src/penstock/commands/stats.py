@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-import msgspec
-
 from penstock.arguments import Parser
 from penstock.commands.filtered import split_files
+from penstock.commands.results import FOUND, columns, json_text
 from penstock.observe.audit_reader import maybe_audit_rows
 from penstock.observe.filter_words import Filter, compile_filter
 from penstock.observe.progress import Progress, size_of
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
             sys.stdout.write(one_line(sentence) + "\n")
         if older is not None and not differences:
             sys.stdout.write("Nothing is new, and no rate has shifted.\n")
-    return 3 if differences else 0
+    return FOUND if differences else 0
 
 
 def gather(files: list[str], wanted: Filter, by: str) -> Statistics:
@@ -171,7 +170,7 @@ def _as_json(found: Statistics, older: Statistics | None, never: list[str]) -> s
     }
     if older is not None:
         report["differences"] = compare(older, found)
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return json_text(report)
 
 
 def _as_table(found: Statistics, never: list[str]) -> str:
@@ -182,13 +181,7 @@ def _as_table(found: Statistics, never: list[str]) -> str:
         ordered.sort()
     for name, tally in [*ordered, ("total", found.whole)]:
         rows.append((one_line(name), *map(_number, _row(tally))))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = [
-        "  ".join(
-            [f"{row[0]:<{widths[0]}}", *(f"{row[place]:>{widths[place]}}" for place in range(1, len(row)))]
-        ).rstrip()
-        for row in rows
-    ]
+    lines = columns(rows, numbers=range(1, len(head)))
     sessions, unanswered = len(found.sessions), found.whole.unanswered
     lines.append(
         f"{sessions} session{'s' * (sessions != 1)}; "

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from penstock.arguments import Parser
+from penstock.commands.results import FOUND, json_text, say
 from penstock.errors import ConnectFailed, UsageError
-from penstock.wire.mcp.replies import one_line
 
 _DEFAULT = "http://127.0.0.1:8808"
 _WELL = ("ready", "idle")
-SOME, NONE = 3, 4
+# The error is the last, and may hold anything.
+_FACT = re.compile(r' (\w+)=(?:"(.*)"$|(\S+))')
+SOME, NONE = FOUND, 4
 
 
 def parser() -> Parser:
     """The parser of `penstock status`."""
     found = Parser(
         prog="penstock status",
-        usage="penstock status [URL]",
+        usage="penstock status [URL] [--format table|json]",
         description="Show how each upstream of a Penstock with several of them is. The exit code is 0 when "
         "all are ready or at rest, 3 when some are not, 4 when none is, 1 when nobody is there.",
     )
+    found.add_format("a line each, or JSON")
     found.add_argument("url", nargs="?", default=_DEFAULT, metavar="URL", help=f"default {_DEFAULT}")
     return found
 
@@ -46,10 +50,20 @@ def run(options: argparse.Namespace) -> int:
     except (urllib.error.URLError, OSError, ValueError) as why:
         raise ConnectFailed(base, str(getattr(why, "reason", why))) from None
     lines = text.splitlines()
-    for line in lines:
-        sys.stdout.write(one_line(line) + "\n")
+    rows = [as_row(line) for line in lines if " " in line]
+    if options.format == "json":
+        sys.stdout.write(json_text(rows))
+    else:
+        for line in lines:
+            say(line)
     sys.stdout.flush()
-    return exit_code([line.split(" ")[1] for line in lines if " " in line])
+    return exit_code([row["state"] for row in rows])
+
+
+def as_row(line: str) -> dict[str, str]:
+    """What one line says: four words, then names with their values."""
+    row = dict(zip(("name", "state", "era", "transport"), line.split(" "), strict=False))
+    return row | {name: text or word for name, text, word in _FACT.findall(line)}
 
 
 def exit_code(states: list[str]) -> int:

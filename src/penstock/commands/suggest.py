@@ -6,22 +6,23 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Iterator
 
 import msgspec
 
 from penstock.arguments import Parser
 from penstock.commands.backtest_run import STOPPED, Judge
+from penstock.commands.results import json_text
 from penstock.config.file import parse_file
 from penstock.errors import ConfigError
-from penstock.learn.events import event_of_row, read_events
+from penstock.learn.events import event_of_row, read_events, read_rows
 from penstock.learn.profiles import Profiles
 from penstock.learn.suggestions import Suggestion, Suggestions, suggest
-from penstock.observe.reader import RecordingReader
-from penstock.observe.rows import MessageRow, Rows
 from penstock.wire.mcp.replies import one_line
 
-USAGE = "penstock suggest RECORDING... [--hold-out SHARE] [--min-support N] [--max-refused N] [--out FILE]"
+USAGE = (
+    "penstock suggest RECORDING... [--hold-out SHARE] [--min-support N] [--max-refused N] [--out FILE] "
+    "[--format table|json]"
+)
 _LEAST_SESSIONS = 10
 _CALL = [{"method_equals": "tools/call"}]
 
@@ -41,6 +42,7 @@ def parser() -> Parser:
     add("--min-support", type=int, default=20, metavar="CALLS", help="calls that a rule needs; default 20")
     add("--max-refused", type=int, default=0, metavar="CALLS", help="held-out calls it may refuse; default 0")
     add("--out", metavar="FILE", help="write the configuration there, and not to stdout")
+    made.add_format("the configuration, or one JSON object with its rules, their counts and the reasons")
     return made
 
 
@@ -53,12 +55,13 @@ def run(options: argparse.Namespace) -> int:
     text = as_yaml(found, count, len(held))
     config = parse_file("suggested.yaml", text.encode())  # what check would say
     assert config.interceptor is not None
+    shown = text if options.format == "table" else as_json(found, count, len(held), text)
     if options.out is None:
-        sys.stdout.write(text)
+        sys.stdout.write(shown)
     else:
         try:
             with open(options.out, "w", encoding="utf-8") as file:
-                file.write(text)
+                file.write(shown)
         except OSError as why:
             raise ConfigError(f"Cannot write {options.out}", str(why.strerror or why)) from None
         sys.stdout.write(
@@ -80,7 +83,7 @@ def _share(text: str) -> float:
 def learn(files: list[str], share: float) -> tuple[frozenset[str], Profiles, int]:
     """The sessions that are held out, and what the calls of the others are like."""
     first: dict[str, float] = {}
-    for event in read_events(files):
+    for event in read_events(files, "looked at"):
         first.setdefault(event.session, event.time)
     order = sorted(first, key=lambda session: first[session])
     if len(order) < _LEAST_SESSIONS:
@@ -90,7 +93,7 @@ def learn(files: list[str], share: float) -> tuple[frozenset[str], Profiles, int
         )
     held = frozenset(order[len(order) - max(1, round(len(order) * share)) :])
     profiles = Profiles()
-    for event in read_events(files):
+    for event in read_events(files, "learned"):
         if event.session not in held:
             profiles.add(event)
     return held, profiles, len(order)
@@ -117,7 +120,9 @@ async def _try(files: list[str], held: frozenset[str], rules: list[Suggestion]) 
     by_id = {rule.id: rule for rule in rules}
     text = msgspec.json.encode({"interceptor": {"rules": [_tree(rule) for rule in rules]}})
     judge = Judge(parse_file("suggested.json", text))
-    for row in _held_rows(files, held):
+    for row in read_rows(files, "tried"):
+        if row.line.s not in held or row.line.verdict in STOPPED:
+            continue
         judged = await judge.judge(row.line)
         event = event_of_row(row)
         if event is None or event.is_answer:
@@ -129,15 +134,6 @@ async def _try(files: list[str], held: frozenset[str], rules: list[Suggestion]) 
             rule = by_id[judged.rule]
             rule.refused += 1
             rule.first_refused = rule.first_refused or row.line.i
-
-
-def _held_rows(files: list[str], held: frozenset[str]) -> Iterator[MessageRow]:
-    for number, path in enumerate(files):
-        for row in Rows().all(RecordingReader(path)):
-            if number:
-                row.line.s = f"{row.line.s}#{number}"
-            if row.line.s in held and row.line.lost is None and row.line.verdict not in STOPPED:
-                yield row
 
 
 def _tree(rule: Suggestion) -> dict[str, object]:
@@ -154,19 +150,41 @@ def as_yaml(found: Suggestions, sessions: int, held: int) -> str:
         "  rules:" if found.rules else "  rules: []",
     ]
     for rule in found.rules:
-        about = f"support {rule.support:,} calls; held out {rule.held_out:,} calls, {rule.refused:,} refused"
-        lines += [
-            f"    # {one_line(rule.what)}",
-            f"    # {about}",
-            f"    - id: {_json(rule.id)}",
-            "      conditions:",
-            *(f"        - {_json(condition)}" for condition in rule.conditions),
-            "      actions:",
-            *(f"        - {_json(action)}" for action in rule.actions),
-        ]
+        lines += [f"    {line}" for line in _rule_lines(rule)]
     if found.reasons:
         lines += ["# not suggested, because", *(f"# - {one_line(reason)}" for reason in found.reasons)]
     return "\n".join(lines) + "\n"
+
+
+def _rule_lines(rule: Suggestion) -> list[str]:
+    about = f"support {rule.support:,} calls; held out {rule.held_out:,} calls, {rule.refused:,} refused"
+    return [
+        f"# {one_line(rule.what)}",
+        f"# {about}",
+        f"- id: {_json(rule.id)}",
+        "  conditions:",
+        *(f"    - {_json(condition)}" for condition in rule.conditions),
+        "  actions:",
+        *(f"    - {_json(action)}" for action in rule.actions),
+    ]
+
+
+def as_json(found: Suggestions, sessions: int, held: int, text: str) -> str:
+    """The same for programs: each rule with its figures and its lines of the file."""
+    rules = [
+        {
+            "id": rule.id,
+            "what": one_line(rule.what),
+            "support": rule.support,
+            "held_out": rule.held_out,
+            "refused": rule.refused,
+            "yaml": "\n".join(_rule_lines(rule)) + "\n",
+        }
+        for rule in found.rules
+    ]
+    reasons = [one_line(reason) for reason in found.reasons]
+    whole = {"sessions": sessions, "held": held, "rules": rules, "reasons": reasons, "yaml": text}
+    return json_text(whole)
 
 
 def _json(value: object) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-import msgspec
-
+from penstock.commands.results import columns, json_text
 from penstock.config.model import ProxyConfig, SeveralUpstreams
 from penstock.net.warden import Warden
 from penstock.open_links import open_upstream
@@ -85,16 +84,14 @@ def as_json(catalog: ToolCatalog, how: str = HOW_ESTIMATED) -> str:
             "note": how,
         },
     }
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return json_text(report)
 
 
 def as_table(catalog: ToolCatalog, how: str = HOW_ESTIMATED) -> str:
     """A table for people, with a total."""
     rows = [(printable(tool.name), "allowed", f"{tool.tokens:,}", "") for tool in catalog.allowed]
     rows += [(printable(tool.name), "denied", f"{tool.tokens:,}", str(tool.why)) for tool in catalog.denied]
-    head = ("TOOL", "", "TOKENS", "WHY")
-    name, state, tokens = (max(len(row[column]) for row in [head, *rows]) for column in range(3))
-    lines = [f"{a:<{name}}  {b:<{state}}  {c:>{tokens}}  {d}".rstrip() for a, b, c, d in [head, *rows]]
+    lines = columns([("TOOL", "", "TOKENS", "WHY"), *rows], numbers=(2,))
     kept = sum(tool.tokens for tool in catalog.allowed)
     saved = sum(tool.tokens for tool in catalog.denied)
     lines.append("")

@@ -7,21 +7,24 @@ import asyncio
 import logging
 import sys
 from collections import Counter
+from typing import Any
 
 from msgspec import Struct, field, structs
 
 from penstock.arguments import Parser
 from penstock.commands.backtest_run import BEFORE_THE_GATE, STOPPED, Judge
+from penstock.commands.results import FOUND, json_text
 from penstock.config.file import load_file
 from penstock.config.variants import VariantSet
 from penstock.errors import ConfigError
+from penstock.learn.events import read_rows
 from penstock.learn.intervals import is_difference_shown, wilson
-from penstock.observe.reader import RecordingReader
-from penstock.observe.rows import MessageRow, Rows
+from penstock.observe.rows import MessageRow
 from penstock.wire.mcp.replies import one_line
 
-USAGE = "penstock variants RECORDING... --config FILE"
+USAGE = "penstock variants RECORDING... --config FILE [--format table|json]"
 _EXAMPLES = 3
+_TIMES = 100_000  # so many are kept of each set
 
 
 def parser() -> Parser:
@@ -36,14 +39,28 @@ def parser() -> Parser:
     add = made.add_argument
     add("files", nargs="+", metavar="RECORDING", help="recordings")
     add("--config", metavar="FILE", required=True, help="the configuration with the variants section")
+    made.add_format("sentences, or one JSON object")
     return made
+
+
+class Difference(Struct):
+    """Messages that a set stops or passes, by one rule, and the first does not."""
+
+    count: int = 0
+    examples: list[int] = field(default_factory=list)
+
+    def add(self, index: int) -> None:
+        """One more."""
+        self.count += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(index)
 
 
 class Tally(Struct):
     """What one set has done."""
 
     words: Counter[str] = field(default_factory=Counter)  # verdicts on paper
-    differs: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # what and rule: messages
+    differs: dict[tuple[str, str], Difference] = field(default_factory=dict)  # by what and rule
     sessions: set[str] = field(default_factory=set)  # which had it when they were recorded
     answers: int = 0
     errors: int = 0
@@ -62,34 +79,36 @@ def run(options: argparse.Namespace) -> int:
         judges.append((one, Judge(structs.replace(rules, variants=None))))
     tallies = {one.name: Tally() for one, _ in judges}
     asyncio.run(_judge(options.files, judges, tallies))
-    sys.stdout.write("".join(f"{one_line(line)}\n" for line in _lines(judges, tallies)))
-    return 3 if any(tally.differs for tally in tallies.values()) else 0
+    facts = [_facts(one, tallies[one.name], tallies[judges[0][0].name]) for one, _ in judges]
+    if options.format == "json":
+        sys.stdout.write(json_text({"sets": facts}))
+    else:
+        sys.stdout.write("".join(f"{one_line(line)}\n" for line in _lines(facts)))
+    return FOUND if any(tally.differs for tally in tallies.values()) else 0
 
 
 async def _judge(files: list[str], judges: list[tuple[VariantSet, Judge]], tallies: dict[str, Tally]) -> None:
-    for number, path in enumerate(files):
-        for row in Rows().all(RecordingReader(path)):
-            line = row.line
-            if line.sender == "penstock" or line.lost is not None:
+    for row in read_rows(files):
+        line = row.line
+        if line.sender == "penstock":
+            continue
+        _count_recorded(row, tallies)
+        if line.by in BEFORE_THE_GATE:
+            continue
+        first = None
+        for one, judge in judges:
+            judged = await judge.judge(line)
+            if judged is None:
                 continue
-            line.s = f"{line.s}#{number}" if number else line.s
-            _count_recorded(row, tallies)
-            if line.by in BEFORE_THE_GATE:
+            tally = tallies[one.name]
+            tally.words[judged.word] += 1
+            if first is None:
+                first = judged
                 continue
-            first = None
-            for one, judge in judges:
-                judged = await judge.judge(line)
-                if judged is None:
-                    continue
-                tally = tallies[one.name]
-                tally.words[judged.word] += 1
-                if first is None:
-                    first = judged
-                    continue
-                was, is_now = first.word in STOPPED, judged.word in STOPPED
-                if was != is_now:
-                    key = ("stops", judged.rule) if is_now else ("passes", first.rule)
-                    tally.differs.setdefault(key, []).append(line.i)
+            was, is_now = first.word in STOPPED, judged.word in STOPPED
+            if was != is_now:
+                key = ("stops", judged.rule) if is_now else ("passes", first.rule)
+                tally.differs.setdefault(key, Difference()).add(line.i)
 
 
 def _count_recorded(row: MessageRow, tallies: dict[str, Tally]) -> None:
@@ -102,40 +121,70 @@ def _count_recorded(row: MessageRow, tallies: dict[str, Tally]) -> None:
     if row.line.kind == "response" and row.line.sender == "upstream":
         tally.answers += 1
         tally.errors += row.is_error
-        if row.ms is not None and len(tally.times) < 100_000:
+        if row.ms is not None and len(tally.times) < _TIMES:
             tally.times.append(row.ms)
 
 
-def _lines(judges: list[tuple[VariantSet, Judge]], tallies: dict[str, Tally]) -> list[str]:
+def _facts(one: VariantSet, tally: Tally, first: Tally) -> dict[str, Any]:
+    """What one set has done, and whether its errors differ from the first one's by more than chance."""
+    shown = None
+    if tally is not first and tally.answers and first.answers:
+        shown = is_difference_shown((tally.errors, tally.answers), (first.errors, first.answers))
+    differs = [
+        {"what": what, "rule": rule, "count": found.count, "examples": found.examples}
+        for (what, rule), found in sorted(tally.differs.items())
+    ]
+    return {
+        "name": one.name,
+        "is_shadow": one.is_shadow,
+        "share": one.share,
+        "verdicts": dict(sorted(tally.words.items())),
+        "differs": differs,
+        "recorded": _recorded(tally) if tally.sessions else None,
+        "is_difference_shown": shown,
+    }
+
+
+def _recorded(tally: Tally) -> dict[str, Any]:
+    low, high = wilson(tally.errors, tally.answers)
+    times = sorted(tally.times)
+    half = times[len(times) // 2] if times else None
+    most = times[min(len(times) - 1, int(len(times) * 0.99))] if times else None
+    return {
+        "sessions": len(tally.sessions),
+        "answers": tally.answers,
+        "errors": tally.errors,
+        "low": round(low, 5),
+        "high": round(high, 5),
+        "p50": half,
+        "p99": most,
+    }
+
+
+def _lines(sets: list[dict[str, Any]]) -> list[str]:
     lines = []
-    first = judges[0][0].name
-    for one, _ in judges:
-        tally = tallies[one.name]
-        kind = "shadow" if one.is_shadow else f"{one.share} %"
-        verdicts = ", ".join(f"{word} {count:,}" for word, count in sorted(tally.words.items())) or "nothing"
-        lines.append(f"{one.name} ({kind}): {verdicts}")
-        for (what, rule), indexes in sorted(tally.differs.items()):
-            some = ", ".join(f"{index:,}" for index in indexes[:_EXAMPLES])
+    first = sets[0]["name"]
+    for one in sets:
+        kind = "shadow" if one["is_shadow"] else f"{one['share']} %"
+        verdicts = ", ".join(f"{word} {count:,}" for word, count in one["verdicts"].items()) or "nothing"
+        lines.append(f"{one['name']} ({kind}): {verdicts}")
+        for found in one["differs"]:
+            some = ", ".join(f"{index:,}" for index in found["examples"])
             lines.append(
-                f"  {what} {len(indexes):,} that {first} does not (rule {rule or '-'}): message {some}"
+                f"  {found['what']} {found['count']:,} that {first} does not (rule {found['rule'] or '-'}): "
+                f"message {some}"
             )
-        if tally.sessions:
-            lines.append(_measured(tally))
-        if one.name != first and tally.answers and tallies[first].answers:
-            mine, theirs = (tally.errors, tally.answers), (tallies[first].errors, tallies[first].answers)
-            shown = "a difference is shown" if is_difference_shown(mine, theirs) else "no difference shown"
+        if one["recorded"]:
+            lines.append(_measured(one["recorded"]))
+        if one["is_difference_shown"] is not None:
+            shown = "a difference is shown" if one["is_difference_shown"] else "no difference shown"
             lines.append(f"  errors beside {first}: {shown}")
     return lines
 
 
-def _measured(tally: Tally) -> str:
-    low, high = wilson(tally.errors, tally.answers)
-    times = sorted(tally.times)
-    took = ""
-    if times:
-        half, most = times[len(times) // 2], times[min(len(times) - 1, int(len(times) * 0.99))]
-        took = f"; p50 {half:.1f} ms, p99 {most:.1f} ms"
+def _measured(found: dict[str, Any]) -> str:
+    took = "" if found["p50"] is None else f"; p50 {found['p50']:.1f} ms, p99 {found['p99']:.1f} ms"
     return (
-        f"  recorded: {len(tally.sessions):,} sessions, {tally.answers:,} answers, {tally.errors:,} errors "
-        f"({low:.1%} to {high:.1%}){took}"
+        f"  recorded: {found['sessions']:,} sessions, {found['answers']:,} answers, "
+        f"{found['errors']:,} errors ({found['low']:.1%} to {found['high']:.1%}){took}"
     )

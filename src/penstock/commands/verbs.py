@@ -34,47 +34,48 @@ class Command(Protocol):
         """Does it; gives back the exit code."""
 
 
-_SEEING = "what happened"
-_AGAIN = "with a recording"
-_LEARNING = "what recordings teach"
+_LOOK = "look"
+_DECIDE = "decide"
+_KEEP = "keep"
+_INSTALL = "install"
+_LEARN = "learn"
+_OPERATE = "operate"
 
 VERBS: dict[str, Verb] = {
-    "tools": Verb(
-        "before you start", "which tools are allowed and denied, and what each costs", "tools", True
+    "tools": Verb(_LOOK, "which tools are allowed and denied, and what each costs", "tools", True),
+    "watch": Verb(_LOOK, "what your proxies do, live: terminal or browser", "watch"),
+    "show": Verb(_LOOK, "what a recording holds, one message a row", "show", takes_filter=True),
+    "stats": Verb(_LOOK, "what recordings come to, and what is new in them", "stats", takes_filter=True),
+    "why": Verb(_LOOK, "everything about one recorded message", "why"),
+    "check": Verb(_DECIDE, "what is wrong with a configuration, or what it will do", "check"),
+    "rules": Verb(_DECIDE, "try the rules of a configuration: test, explain", "rules"),
+    "backtest": Verb(_DECIDE, "what other rules would have done to a recording, offline", "backtest"),
+    "lock": Verb(
+        _DECIDE, "write down the tools you agree to, or see what has changed", "lock", takes_file=True
     ),
-    "check": Verb("before you start", "what is wrong with a configuration, or what it will do", "check"),
-    "status": Verb("while it runs", "how each of several upstreams is", "status"),
-    "rules": Verb("before you start", "try the rules of a configuration: test, explain", "rules"),
-    "token": Verb("before you start", "a new bearer token for a caller of the listener", "token"),
-    "clients": Verb("at home", "the servers of your AI clients, and which are behind Penstock", "clients"),
-    "wrap": Verb("at home", "put Penstock before servers that a client already starts", "wrap"),
+    "audit": Verb(_KEEP, "ask an audit, and see whether it is intact", "audit", takes_filter=True),
+    "replay": Verb(_KEEP, "a recording in the place of an upstream: a mock", "replay"),
+    "verify": Verb(_KEEP, "whether an upstream still answers as recorded", "verify", takes_file=True),
+    "export": Verb(_KEEP, "a recording as HAR or OTLP, for other tools", "export"),
+    "mask": Verb(_KEEP, "a copy of a recording without its secrets", "mask"),
+    "clients": Verb(_INSTALL, "the servers of your AI clients, and which are behind Penstock", "clients"),
+    "wrap": Verb(_INSTALL, "put Penstock before servers that a client already starts", "wrap"),
+    "unwrap": Verb(_INSTALL, "take it out again, or undo a change byte for byte", "unwrap"),
     "doctor": Verb(
-        "at home",
+        _INSTALL,
         "whether servers work, as their client would run them",
         "doctor",
         takes_command=True,
         takes_words=True,
     ),
-    "lock": Verb(
-        "at home", "write down the tools you agree to, or see what has changed", "lock", takes_file=True
-    ),
-    "unwrap": Verb("at home", "take it out again, or undo a change byte for byte", "unwrap"),
-    "completion": Verb("at home", "the completions of a shell", "completion"),
-    "fleet": Verb("among others", "the instances that share one Redis, and whether they are alike", "fleet"),
-    "watch": Verb(_SEEING, "what your proxies do, live: terminal or browser", "watch"),
-    "show": Verb(_SEEING, "what a recording holds, one message a row", "show", takes_filter=True),
-    "stats": Verb(_SEEING, "what recordings come to, and what is new in them", "stats", takes_filter=True),
-    "why": Verb(_SEEING, "everything about one recorded message", "why"),
-    "audit": Verb(_SEEING, "ask an audit, and see whether it is intact", "audit", takes_filter=True),
-    "replay": Verb(_AGAIN, "a recording in the place of an upstream: a mock", "replay"),
-    "verify": Verb(_AGAIN, "whether an upstream still answers as recorded", "verify", takes_file=True),
-    "backtest": Verb(_AGAIN, "what other rules would have done, offline", "backtest"),
-    "export": Verb(_AGAIN, "a recording as HAR or OTLP, for other tools", "export"),
-    "baseline": Verb(_LEARNING, "what is usual, kept as digests and counts", "baseline"),
-    "suggest": Verb(_LEARNING, "rules that fit recorded calls, tried on others", "suggest"),
-    "variants": Verb(_LEARNING, "what several rule sets do, side by side", "variants"),
-    "anomalies": Verb(_LEARNING, "which sessions are unusual, and why", "anomalies"),
-    "mask": Verb(_AGAIN, "a copy of a recording without its secrets", "mask"),
+    "completion": Verb(_INSTALL, "the completions of a shell", "completion"),
+    "baseline": Verb(_LEARN, "what is usual, kept as digests and counts", "baseline"),
+    "anomalies": Verb(_LEARN, "which sessions are unusual, and why", "anomalies"),
+    "suggest": Verb(_LEARN, "rules that fit recorded calls, tried on others", "suggest"),
+    "variants": Verb(_LEARN, "what several rule sets do, side by side", "variants"),
+    "status": Verb(_OPERATE, "how each of several upstreams is", "status"),
+    "fleet": Verb(_OPERATE, "the instances that share one Redis, and whether they are alike", "fleet"),
+    "token": Verb(_OPERATE, "a new bearer token for a caller of the listener", "token"),
 }
 
 
@@ -87,7 +88,7 @@ def load(name: str) -> Command:
 
 def listing() -> str:
     """All commands in their groups, a line each, as --help shows them."""
-    groups: dict[str, list[str]] = {}
-    for name, verb in [*VERBS.items(), ("help", Verb("help", "this page, or help VERB for one command", ""))]:
+    groups = {"run": ["  penstock              the proxy itself: the options below"]}
+    for name, verb in [*VERBS.items(), ("help", Verb("run", "this page, or help VERB for one command", ""))]:
         groups.setdefault(verb.group, []).append(f"  penstock {name:<12} {verb.summary}")
     return "\n\n".join("\n".join([f"{group}:", *lines]) for group, lines in groups.items())

@@ -7,10 +7,9 @@ import logging
 import sys
 from xml.sax.saxutils import escape, quoteattr
 
-import msgspec
-
 from penstock import cli
 from penstock.arguments import Parser, add_upstream_options, proxy_parser
+from penstock.commands.results import FOUND, json_text
 from penstock.config.model import NO_FILE, CommandUpstream, ProxyConfig, seconds
 from penstock.errors import UpstreamError, UsageError
 from penstock.observe.progress import Progress
@@ -84,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     if options.update:
         _update(path, options.update, results)
     sys.stdout.write(_FORMS[options.format](results))
-    return 3 if any(result.state in ("different", "failed") for result in results) else 0
+    return FOUND if any(result.state in ("different", "failed") for result in results) else 0
 
 
 def _config(options: argparse.Namespace, words: list[str], is_gated: bool) -> ProxyConfig:
@@ -186,7 +185,7 @@ def _as_json(results: list[Result]) -> str:
             for result in results
         ],
     }
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return json_text(report)
 
 
 def _as_junit(results: list[Result]) -> str:

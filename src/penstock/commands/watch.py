@@ -12,13 +12,14 @@ import sys
 from typing import Any
 
 from penstock.arguments import Parser
+from penstock.commands.filtered import files_of
 from penstock.commands.watch_browser import show_in_browser
 from penstock.commands.watch_try import try_rules
 from penstock.errors import ConfigError, UsageError
 from penstock.observe.filter_words import compile_filter
 from penstock.watch import bounds, runtime
 from penstock.watch.hub import Hub, ask_desk
-from penstock.watch.logins import read_users
+from penstock.watch.logins import User, read_users
 from penstock.watch.plain_lines import HEAD, json_line, row_line
 from penstock.watch.row import HubRow, MaskedRow
 from penstock.watch.settings import is_loopback
@@ -26,7 +27,10 @@ from penstock.wire.http.url import parse_listen
 
 log = logging.getLogger("penstock")
 
-USAGE = "penstock watch [NAME|FILE] [--web [[HOST:]PORT]] [--lines] [--filter WORDS]"
+USAGE = (
+    "penstock watch [NAME|FILE] [--web [[HOST:]PORT]] [--lines] [--filter WORDS] [--baseline FILE] "
+    "[--config FILE]"
+)
 
 
 def parser() -> Parser:
@@ -40,9 +44,12 @@ def parser() -> Parser:
     )
     add = made.add_argument
     add("name", nargs="?", metavar="NAME|FILE", help="only the proxies of this name, or a recording")
+    add("--baseline", metavar="FILE", help="with recordings: show what is unusual by this baseline")
+    add("--budget", default="1/500", help="usual sessions that may raise an alert; default 1/500")
+    add("--config", metavar="FILE", help="whose variants are compared; default: that of the proxy")
     add("--web", nargs="?", const="", metavar="[HOST:]PORT", help="in a browser; default port 8818")
     add("--lines", action="store_true", help="plain lines, as they come; also when stdout is no terminal")
-    add("--format", choices=("table", "json"), default="table", help="with --lines: for people or programs")
+    made.add_format("with --lines: for people or programs")
     add("--filter", metavar="WORDS", default="", help="only these, such as 'tool:git_* ms>500'")
     add("--no-browser", action="store_true", help="with --web: open none, and say where it would be")
     add("--cert", metavar="FILE", help="with --web off loopback: the certificate, PEM")
@@ -56,25 +63,47 @@ def parser() -> Parser:
 def run(options: argparse.Namespace) -> int:
     """Watches until it is ended."""
     compile_filter(options.filter)  # a fault is told before anything begins
+    options.files = files_of(options.name) if _is_file(options.name) else []
+    if options.baseline is not None:
+        _check_baseline(options)
     if options.web is not None:
         return _web(options)
     if options.lines or not sys.stdout.isatty():
         return asyncio.run(_lines(options))
     from penstock.watch.terminal import show_terminal
 
-    hub = Hub(try_rules, source=_source(options))
+    hub = _new_hub(options)
     return show_terminal(hub, lambda: _feed(hub, options), options.filter)
 
 
-def _source(options: argparse.Namespace) -> str:
-    return "recording" if _is_file(options.name) else "live"
+def _check_baseline(options: argparse.Namespace) -> None:
+    from penstock.learn.alerts import parse_budget
+    from penstock.learn.baseline_file import load_baseline
+
+    if not options.files:
+        raise UsageError(
+            "--baseline is for recordings", "While traffic passes, the section anomalies does the same"
+        )
+    load_baseline(options.baseline)
+    parse_budget(options.budget)
+
+
+def _new_hub(options: argparse.Namespace, users: tuple[User, ...] = ()) -> Hub:
+    hub = Hub(try_rules, users, "recording" if options.files else "live")
+    studies = hub.studies
+    studies.files, studies.budget = options.files, options.budget
+    studies.baseline, studies.config = options.baseline or "", options.config or ""
+    return hub
 
 
 def _is_file(name: str | None) -> bool:
     if name is None:
         return False
     try:
-        return stat.S_ISREG(os.stat(name).st_mode)
+        mode = os.stat(name).st_mode
+        return stat.S_ISREG(mode) or (
+            stat.S_ISDIR(mode) and os.sep in name
+        )  # recordings/, not a proxy's name
     except OSError:
         if os.sep in name or name.endswith((".jsonl", ".gz", ".zst")):
             raise ConfigError(f"Cannot read the recording: {name}", "There is no such file") from None
@@ -83,15 +112,17 @@ def _is_file(name: str | None) -> bool:
 
 async def _feed(hub: Hub, options: argparse.Namespace) -> None:
     """Fills the hub: from a recording once, from taps for ever."""
-    if _is_file(options.name):
-        await hub.read(options.name)
-    else:
+    if hub.studies.baseline:
+        hub.studies.start("alerts")
+    for path in options.files:
+        await hub.read(path)
+    if not options.files:
         await hub.follow(options.name or "", options.tap or "")
 
 
 async def _lines(options: argparse.Namespace) -> int:
     """Prints rows as they come; a recording ends, taps do not."""
-    hub = Hub(try_rules)
+    hub = _new_hub(options)
     wanted = compile_filter(options.filter)
     out = sys.stdout
     if options.format == "table" and out.isatty():
@@ -104,7 +135,7 @@ async def _lines(options: argparse.Namespace) -> int:
 
     hub.store.told.append(print_row)
     try:
-        if not _is_file(options.name):
+        if not options.files:
             log.info("Watching. %s", "Nothing runs with --dashboard yet." if not runtime.taps() else "")
         await _feed(hub, options)
     finally:
@@ -126,7 +157,7 @@ def _web(options: argparse.Namespace) -> int:
         )
     if (options.cert is None) is not (options.key is None):
         raise UsageError("--cert and --key go together")
-    if not options.child and not _is_file(options.name) and is_loopback(host) and not options.cert:
+    if not options.child and not options.files and is_loopback(host) and not options.cert:
         found = ask_desk(runtime.hub_path(port), sys.stderr.isatty())
         if found is not None:
             show_in_browser(found, opens=not options.no_browser)
@@ -134,31 +165,36 @@ def _web(options: argparse.Namespace) -> int:
     return asyncio.run(_serve(options, host, port))
 
 
-def _tls(options: argparse.Namespace) -> Any:
+def _tls(options: argparse.Namespace, host: str) -> tuple[Any, tuple[str, ...]]:
+    """The context to serve with, and the names by which the page may be asked for."""
     if options.cert is None:
-        return None
-    import ssl
+        return None, ()
+    from penstock.auth.server_tls import server_tls
+    from penstock.net.certificate_names import certificate_names
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(options.cert, options.key)
-    except (OSError, ssl.SSLError) as why:
-        raise ConfigError(f"Cannot use the certificate {options.cert}", str(why)) from None
-    return context
+    context = server_tls(options.cert, options.key, None, False)
+    names = certificate_names(options.cert, context)
+    if not _is_wild(host):
+        return context, (host, *names)
+    if not names:
+        raise ConfigError(
+            f"The certificate {options.cert} names no host",
+            "Give the name by which the page is asked for: --web NAME:PORT",
+        )
+    return context, names
 
 
 async def _serve(options: argparse.Namespace, host: str, port: int) -> int:
     users = read_users(options.users) if options.users else ()
-    hub = Hub(try_rules, users, _source(options))
+    hub = _new_hub(options, users)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, ended.set)
     if options.child:
         loop.add_reader(0, lambda: ended.set() if not os.read(0, 4096) else None)  # it ends with who began it
-    names = (host,) if options.cert and not _is_wild(host) else ()
-    url = await hub.serve(host, port, _tls(options), names)
+    tls, names = _tls(options, host)
+    url = await hub.serve(host, port, tls, names)
     feeding = loop.create_task(_feed(hub, options))
     feeding.add_done_callback(
         lambda done: ended.set() if not done.cancelled() and done.exception() is not None else None

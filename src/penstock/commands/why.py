@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-import msgspec
-
 from penstock.arguments import Parser
+from penstock.commands.results import json_text
 from penstock.commands.show import facts_of
 from penstock.errors import ConfigError, ProtocolError
 from penstock.observe.reader import RecordingReader
@@ -52,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     explained = [] if options.config is None else list(_explained(options.config, row, session))
     if options.format == "json":
         told = {"message": facts_of(row), "why": lines, "rules": [one_line(line) for line in explained]}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n")
+        sys.stdout.write(json_text(told))
         return 0
     for line in [*lines, *explained]:
         sys.stdout.write(one_line(line) + "\n")

@@ -26,7 +26,7 @@ from penstock.home.own_path import own_path
 from penstock.home.state_folder import state_folder
 from penstock.platforms import refuse_unfit_system
 
-USAGE = "penstock wrap [SERVER...] [--client C] [--deny P] [--allow P] [--read-only] [OPTIONS]"
+USAGE = "penstock wrap (SERVER... | --all) [--client C] [--deny P] [--allow P] [--read-only] [OPTIONS]"
 
 
 def parser() -> Parser:
@@ -39,6 +39,7 @@ def parser() -> Parser:
     )
     add = made.add_argument
     add("servers", nargs="*", metavar="SERVER", help="the servers; without one, all of --client or --file")
+    add("--all", action="store_true", help="every server of every client")
     add_selectors(made)
     add("--deny", action="append", default=[], metavar="P[,P...]", help="hide tools that match")
     add("--allow", action="append", default=[], metavar="P[,P...]", help="keep only tools that match")
@@ -48,6 +49,7 @@ def parser() -> Parser:
     add("--max-tokens", metavar="N", help="the wrapped server does not start when its tools cost more")
     add("--record", metavar="PATH", help="keep every message; a folder, as in logs/, gets a file a run")
     add("--audit", metavar="PATH", help="keep who asked for what, chained and masked")
+    add("--dashboard", choices=("auto",), help="let penstock watch show it, live")
     add("--pick", action="store_true", help="choose tools by hand, with what each costs")
     add("--as", choices=("deny", "allow"), default="deny", dest="kind", help="what a choice by hand becomes")
     add("--plain", action="store_true", help="with --pick: numbered lines instead of a screen")
@@ -61,8 +63,10 @@ def parser() -> Parser:
 def run(options: argparse.Namespace) -> int:
     """Wraps; gives back the exit code."""
     refuse_unfit_system()
-    if not options.servers and options.client is None and options.file is None:
-        raise UsageError("Name the servers to wrap, or a client", f"Usage: {USAGE}")
+    if options.servers and options.all:
+        raise UsageError("Name servers, or say --all", f"Usage: {USAGE}")
+    if not (options.servers or options.all or options.client or options.file):
+        raise UsageError("Name the servers to wrap, or a client, or say --all", f"Usage: {USAGE}")
     make_filter(options.deny, options.allow, options.read_only)
     if options.max_tokens is not None:
         count(options.max_tokens, "--max-tokens")
@@ -172,7 +176,17 @@ class _Wrapping:
     def carry_out(self, plans: list[Plan]) -> int:
         """Shows the plans and, if somebody agrees, writes them."""
         job = Job(self._machine, self._options, self._folder, "wrap", self.edits)
-        return job.carry_out(plans, "Already so; nothing to write.")
+        code = job.carry_out(plans, "Already so; nothing to write.")
+        if code == 0 and not self._options.preview:
+            self._make_folders()
+        return code
+
+    def _make_folders(self) -> None:
+        """Makes the folders that are recorded into: without them no wrapped server would start."""
+        for path in (self._options.record, self._options.audit):
+            if path is not None and path.endswith("/") and not os.path.isdir(path):
+                os.makedirs(path, mode=0o700)
+                remark(f"Made the folder {path}")
 
 
 def _option_words(options: argparse.Namespace) -> tuple[str, ...]:
@@ -182,7 +196,7 @@ def _option_words(options: argparse.Namespace) -> tuple[str, ...]:
             words += [f"--{name}", value]
     if options.read_only:
         words.append("--read-only")
-    for name in ("config", "lock", "max_tokens", "record", "audit"):
+    for name in ("config", "lock", "max_tokens", "record", "audit", "dashboard"):
         if getattr(options, name) is not None:
             words += [f"--{name.replace('_', '-')}", getattr(options, name)]
     return tuple(words)

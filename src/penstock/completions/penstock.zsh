@@ -23,12 +23,12 @@ _shtab_penstock_commands() {
     lock:'Write the upstream'"'"'s tools, prompts and instructions into a lock file, to be kept with your code. penstock --lock FILE then lets only those pass.'
     mask:'Copy a recording with its secrets masked: by the names of members, by what keys and tokens look like, and by what the mask section of a configuration says.'
     replay:'Answer as the upstream of a recording did: a mock server for tests. Nothing is forwarded. A request that was not recorded gets an error, and the exit code is 3.'
-    rules:'Try rules without an upstream: run the fixtures in the file or beside it, or say what the rules would do with the messages on stdin.'
+    rules:'Try rules without an upstream: run the fixtures in the file or beside it, or say what the rules would do with the messages on stdin. test exits with 3 when a fixture fails.'
     show:'Show what a recording holds, one message a row. WORDS is a filter, such as tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.'
     stats:'Count what recordings or audit files hold: calls, errors, blocks, latencies, tokens. WORDS is a filter, as for show. With --compare: what is new since another recording, and which rates have shifted; exit 3 if something has.'
     status:'Show how each upstream of a Penstock with several of them is. The exit code is 0 when all are ready or at rest, 3 when some are not, 4 when none is, 1 when nobody is there.'
     suggest:'Suggest rules that fit recorded calls. The last sessions are held out: each rule is tried on them, and one that would have refused more of their calls than --max-refused is not suggested. Nothing is put in force: the file is for you to read.'
-    token:'Make a bearer token of 256 random bits. stdout has the token, once: give it to the client, which sends it as Authorization: Bearer TOKEN. stderr has the row for auth.tokens in the configuration, which holds only its SHA-256.'
+    token:'Make a bearer token of 256 random bits. stdout has the token, once: give it to the client, which sends it as Authorization: Bearer TOKEN. stderr has the row for auth.tokens in the configuration, which holds only its SHA-256. With --role it is the line for the users of penstock watch --web instead.'
     tools:'Show which of the upstream'"'"'s tools are allowed and which are denied, by which pattern, and about how many tokens each costs a model.'
     unwrap:'Take Penstock out of the entries of an AI client. With --undo: bring a file back byte for byte, or, when somebody has edited it since, take out only what we put in.'
     variants:'Compare the rule sets of a configuration'"'"'s variants section over recordings. Every set judges every message, on paper, and is compared with the first; errors and times are those of the sessions that had the set when they were recorded. Exit 3 when sets disagree.'
@@ -78,7 +78,7 @@ _shtab_penstock_options=(
   "--metrics[serve figures for Prometheus at \/metrics]:[HOST:]PORT:"
   "--otel[send traces to an OpenTelemetry collector\; without URL where OTEL_\* variables say]:URL:"
   "--dashboard[the live view\: auto for penstock watch, PORT also for the browser there\; loopback only]:auto|[HOST:]PORT:"
-  "--validate[check what the upstream sends against the MCP schema\: tell, or also withhold (needs mcp-types)]:validate:(schema strict)"
+  "--validate[check what the upstream sends against the MCP schema\: tell, or withhold too (needs mcp-types)\; off\: what nobody looks at passes as it comes]:validate:(off schema strict)"
   "--allow-faults[let rules make things go wrong on purpose (the fault action)\; refused without this]"
   "--refresh-tools[fetch and filter the tool list again when the upstream says that it changed]"
   "--era[translate for a client of one era over an upstream that speaks only the other\; auto lets clients that know both fall back by themselves, legacy and modern say what the upstream speaks, same never translates]:era:(auto bridge legacy modern same)"
@@ -106,6 +106,7 @@ _shtab_penstock_audit_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--key-file[the key, where the audit was made with one]:K:"
   "*--expect[a checkpoint that was kept elsewhere\: the chain must have it\; repeatable]:SEQ:HASH:"
+  "--format[verify and head\: for people or programs]:format:(table json)"
   ":what to do:(query verify head)"
   "(*):files, then for query the words of a filter:"
 )
@@ -229,10 +230,11 @@ _shtab_penstock_fleet_defaults_added=0
 
 _shtab_penstock_lock_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--check[only say what differs\: 0 nothing, 1 something]"
+  "--check[only say what differs\; exit 3 if something does]"
   "--update[take over all, or these tools]:TOOL:"
   "--yes[write without asking]"
   "*--ignore-member[a member that differs from session to session and does not count, such as _meta.time]:PATH:"
+  "--format[with --check\: for people or programs]:format:(table json)"
   "--upstream[an upstream that is running\: Streamable HTTP or legacy SSE]:URL:"
   "--upstream-cmd[the upstream to spawn, as one string]:TEXT:"
   "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:"
@@ -292,6 +294,7 @@ _shtab_penstock_replay_defaults_added=0
 _shtab_penstock_rules_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--from[who sent the messages on stdin]:sender:(client upstream)"
+  "--format[sentences, or one JSON object]:format:(table json)"
   ":what to do with the rules:(test explain)"
   ":the configuration file:"
 )
@@ -323,6 +326,7 @@ _shtab_penstock_stats_defaults_added=0
 
 _shtab_penstock_status_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--format[a line each, or JSON]:format:(table json)"
   ":default http\:\/\/127.0.0.1\:8808:"
 )
 
@@ -335,6 +339,7 @@ _shtab_penstock_suggest_options=(
   "--min-support[calls that a rule needs\; default 20]:CALLS:"
   "--max-refused[held-out calls it may refuse\; default 0]:CALLS:"
   "--out[write the configuration there, and not to stdout]:FILE:"
+  "--format[the configuration, or one JSON object with its rules, their counts and the reasons]:format:(table json)"
   "(*):recordings to learn from:"
 )
 
@@ -344,6 +349,7 @@ _shtab_penstock_suggest_defaults_added=0
 _shtab_penstock_token_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--profile[the one profile that it opens]:NAME:"
+  "--role[for the live view\: a line for penstock watch --web --users FILE]:role:(view approve control)"
   ":what to do:(new)"
   ":what its bearer is called in logs and by penstock check:"
 )
@@ -408,6 +414,7 @@ _shtab_penstock_unwrap_defaults_added=0
 _shtab_penstock_variants_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--config[the configuration with the variants section]:FILE:"
+  "--format[sentences, or one JSON object]:format:(table json)"
   "(*):recordings:"
 )
 
@@ -455,6 +462,9 @@ _shtab_penstock_verify_defaults_added=0
 
 _shtab_penstock_watch_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--baseline[with recordings\: show what is unusual by this baseline]:FILE:"
+  "--budget[usual sessions that may raise an alert\; default 1\/500]:budget:"
+  "--config[whose variants are compared\; default\: that of the proxy]:FILE:"
   "--web[in a browser\; default port 8818]:[HOST:]PORT:"
   "--lines[plain lines, as they come\; also when stdout is no terminal]"
   "--format[with --lines\: for people or programs]:format:(table json)"
@@ -482,6 +492,7 @@ _shtab_penstock_why_defaults_added=0
 
 _shtab_penstock_wrap_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--all[every server of every client]"
   "--client[only this client\; see penstock clients]:CLIENT:(claude-code claude-desktop cursor vscode vscode-insiders windsurf devin codex gemini zed cline goose continue jetbrains junie copilot-jetbrains lmstudio opencode copilot-cli kiro amp antigravity)"
   "--scope[only entries of the user, a project, or both]:scope:(user project local all)"
   "--dir[the project\'s folder\; default here]:DIR:"
@@ -494,6 +505,7 @@ _shtab_penstock_wrap_options=(
   "--max-tokens[the wrapped server does not start when its tools cost more]:N:"
   "--record[keep every message\; a folder, as in logs\/, gets a file a run]:PATH:"
   "--audit[keep who asked for what, chained and masked]:PATH:"
+  "--dashboard[let penstock watch show it, live]:dashboard:(auto)"
   "--pick[choose tools by hand, with what each costs]"
   "--as[what a choice by hand becomes]:kind:(deny allow)"
   "--plain[with --pick\: numbered lines instead of a screen]"

@@ -147,8 +147,11 @@ def test_a_changed_renamed_or_new_tool_is_withheld_and_the_others_work(
     assert strict.returncode == 1
     assert said in strict.stderr
     checked = place.run("lock", "penstock.lock", "--check")
-    assert checked.returncode == 1
+    assert checked.returncode == 3
     assert said in checked.stdout
+    told = place.run("lock", "penstock.lock", "--check", "--format", "json")
+    assert told.returncode == 3
+    assert said in json.loads(told.stdout)["differences"][0]
 
 
 def test_changed_prompts_are_left_out_and_changed_instructions_are_cut_out(place: Place) -> None:
@@ -206,7 +209,7 @@ def test_the_spelling_of_the_upstream_changes_nothing_but_numbers_are_as_written
     assert place.run("lock", "penstock.lock", "--check").returncode == 0
     place.file.write_text(json.dumps(STATE).replace("1.0", "1"))
     done = place.run("lock", "penstock.lock", "--check")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "The tool read has changed" in done.stdout
     assert '-         "maximum": 1.0' in done.stdout.replace("  -", "-") or '"maximum": 1.0' in done.stdout
 
