@@ -83,6 +83,7 @@ def main() -> None:
     for line in gated.process.stderr.read().decode().splitlines():
         print(f"    {line}")
     print("\nTo watch messages live, hold one and change it: make demo-live")
+    print("With servers of your own: penstock --dashboard auto -- COMMAND, and then penstock watch --web")
 
 
 if __name__ == "__main__":

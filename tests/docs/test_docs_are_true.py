@@ -72,6 +72,16 @@ def test_every_page_is_in_the_index() -> None:
     assert missing == ["index.md"]
 
 
+def test_every_decision_is_in_the_list_of_decisions() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"^- \[(\d{4})\]\((.+?)\): (.+)$", (folder / "README.md").read_text(), re.MULTILINE)
+    pages = sorted(page for page in folder.glob("*.md") if page.name != "README.md")
+    assert [(name, title) for _, name, title in listed] == [
+        (page.name, page.read_text().partition("\n")[0].removeprefix(f"# {page.name[:4]}: "))
+        for page in pages
+    ]
+
+
 def test_nothing_points_to_a_document_that_is_not_here() -> None:
     for page in [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md")]:
         named = re.search(r"\b(THREATS|PRODUCT|DESIGN|HOUSE|PROTOCOL|FOUND)(\.md| \d)", page.read_text())

@@ -115,9 +115,14 @@ def test_the_dashboard_asks_for_figures_that_there_are() -> None:
     metrics = Metrics()
     metrics.counters.append(("penstock_lost_records", "x", lambda: [({"sink": "audit"}, 1)]))
     metrics.counters.append(("penstock_custom", "x", lambda: [({"name": "a"}, 1)]))
+    metrics.counters.append(("penstock_shadow_differences", "x", lambda: [({"set": "a"}, 1)]))
+    metrics.counters.append(("penstock_shadow_judged", "x", lambda: [({}, 1)]))
     asked = record(micros=80)
+    asked.session.variant = "a"
     metrics.saw(asked)
-    metrics.saw(answer(asked, micros=80))
+    brought = answer(asked, micros=80)
+    brought.session.variant = "a"
+    metrics.saw(brought)
     text = metrics.text().decode()
     known = set(re.findall(r"^(\w+)[{ ]", text, re.MULTILINE)) | set(re.findall(r"# TYPE (\w+)", text))
     labels = set(re.findall(r"(\w+)=\"", text)) | {"rule"}
