@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -455,7 +456,8 @@ def test_an_upstream_that_closes_one_of_its_pipes_is_lost(tmp_path: Path, fd: in
         gate.answer(b"1")
         told = gate.maybe_line(0.5)
         if told is None:
-            gate.say(request(b"3", "ping"))
+            with contextlib.suppress(BrokenPipeError):  # it may have found out and left meanwhile
+                gate.say(request(b"3", "ping"))
             told = gate.line()
         assert json.loads(told)["id"] == 2
         assert json.loads(told)["error"]["message"] == "Lost connection to upstream MCP"
