@@ -159,7 +159,7 @@ eval-search: $(STAMP)
 
 attack: $(STAMP)
 	@sh scripts/system_setup attack nginx haproxy chromium
-	$(BIN)/python -m trials.attack --write docs/attacks.md
+	$(BIN)/python -m trials.attack --jobs 2 --write docs/attacks.md
 
 # Completions, man page, bill of materials, registry entry and formula follow the code.
 share: $(STAMP)
@@ -183,6 +183,8 @@ before-release: conformance attack faults
 	$(MAKE) fuzz FUZZ_SECONDS=3600
 	$(MAKE) properties-long
 	$(MAKE) mutants
+	$(MAKE) real-world eval-learning eval-search seeds
+	$(MAKE) bench-peers bench
 
 clean:
 	rm -rf .demo .fuzz .mutants .venv .venv-* .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
