@@ -502,6 +502,13 @@ SCHEMAS = 10_000
 SCHEMA_BYTES = 256 * 1024
 """One tool's schema that is searched for arguments that headers repeat: a tree takes thirty times as much."""
 
+SUBSCRIPTIONS = 1_000
+"""Resources that one session is subscribed to, or that one listen request names, where they are remembered:
+over several upstreams and across eras. Clients watch what people have open."""
+
+SUBSCRIBED_BYTES = 128 * 1024
+"""What their URIs may take together."""
+
 SESSION_METHODS = 256
 """Methods that have statistics of their own in one session; the rest share one row."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +21,9 @@ from penstock.bridge.subscriptions import ACKNOWLEDGED
 from penstock.wire.json.ambiguity import Members
 from penstock.wire.mcp.eras import META_SUBSCRIPTION
 from penstock.wire.mcp.ids import id_key
-from penstock.wire.mcp.message import Message
+from penstock.wire.mcp.message import INTERNAL_ERROR, Message
+from penstock.wire.mcp.replies import error_reply
+from penstock.wire.mcp.subscribed import TOO_MANY, has_room
 
 _LISTS = {
     "notifications/tools/list_changed": "toolsListChanged",
@@ -33,7 +36,7 @@ UPDATED = "notifications/resources/updated"
 class _Listener(Struct):
     token: bytes  # the id of the listen request, as the client wrote it
     wants: dict[str, object]
-    uris: list[str]
+    uris: Collection[str]
 
 
 class Listeners:
@@ -42,7 +45,7 @@ class Listeners:
     def __init__(self, new_id: Callable[[], bytes]) -> None:
         self._new_id = new_id
         self._all: dict[bytes, _Listener] = {}
-        self._own: set[bytes] = set()  # ids of our own (un)subscribe requests
+        self._heard: Counter[str] = Counter()  # resources, and how many listen for each
 
     def open(self, message: Message, capabilities: Members) -> list[Step]:
         """Takes a listen request: subscribes, and says what was granted."""
@@ -56,15 +59,16 @@ class Listeners:
                 granted[name] = True
         asked = wants.get("resourceSubscriptions")
         of = maybe_members(capabilities.get("resources")) or {}
-        uris = [uri for uri in asked if isinstance(uri, str)] if isinstance(asked, list) else []
+        named = [uri for uri in asked if isinstance(uri, str)] if isinstance(asked, list) else []
+        uris = dict.fromkeys(named)  # each once, in their order
         if maybe_value(of.get("subscribe")) is not True:
-            uris = []
-        steps: list[Step] = []
-        for uri in uris:
-            if not self._is_heard(uri):
-                steps.append(self._tell_upstream("resources/subscribe", uri))
+            uris = {}
+        if not has_room((), uris):
+            return [ToClient(error_reply(message.id_token, INTERNAL_ERROR, TOO_MANY))]
+        steps = [self._tell_upstream("resources/subscribe", uri) for uri in uris if not self._heard[uri]]
+        self._heard.update(uris.keys())
         if uris:
-            granted["resourceSubscriptions"] = uris
+            granted["resourceSubscriptions"] = list(uris)
         self._all[id_key(message.id_token)] = _Listener(message.id_token, granted, uris)
         params = object_of(
             {
@@ -74,26 +78,17 @@ class Listeners:
         )
         return [*steps, ToClient(notification(ACKNOWLEDGED, params))]
 
-    def expect(self, id_token: bytes) -> None:
-        """A request of our own is under way, whose answer nobody waits for."""
-        self._own.add(id_token)
-
-    def owns(self, id_token: bytes) -> bool:
-        """Whether a response answers a request of our own."""
-        if id_token not in self._own:
-            return False
-        self._own.remove(id_token)
-        return True
-
     def close(self, key: bytes) -> list[Step] | None:
         """The client listens no more; None when it never did under this id."""
         listener = self._all.pop(key, None)
         if listener is None:
             return None
+        self._heard.subtract(list(listener.uris))
+        self._heard = +self._heard
         return [
             self._tell_upstream("resources/unsubscribe", uri)
             for uri in listener.uris
-            if not self._is_heard(uri)
+            if uri not in self._heard
         ]
 
     def hear(self, message: Message) -> list[Step] | None:
@@ -109,13 +104,9 @@ class Listeners:
             if (name in listener.wants if name is not None else uri in listener.uris)
         ]
 
-    def _is_heard(self, uri: str) -> bool:
-        return any(uri in listener.uris for listener in self._all.values())
-
     def _tell_upstream(self, method: str, uri: str) -> Step:
-        token = self._new_id()
-        self.expect(token)
-        return ToUpstream(request(token, method, object_of({"uri": msgspec.json.encode(uri)})))
+        """A request of our own. Nobody waits for its answer, and no client can have chosen its id."""
+        return ToUpstream(request(self._new_id(), method, object_of({"uri": msgspec.json.encode(uri)})))
 
 
 def _with_subscription(message: Message, token: bytes) -> bytes:

@@ -164,10 +164,8 @@ class ModernFace:
         if not known or LEVELS[min(known)] == self._level:
             return []
         self._level = LEVELS[min(known)]
-        token = self._new_id()
-        self._listeners.expect(token)
         level = f'"{self._level}"'.encode()
-        return [ToUpstream(request(token, "logging/setLevel", object_of({"level": level})))]
+        return [ToUpstream(request(self._new_id(), "logging/setLevel", object_of({"level": level})))]
 
     def _cancel(self, message: Message) -> list[Step]:
         token = (message.params or {}).get("requestId")
@@ -258,7 +256,7 @@ class ModernFace:
 
     def _take_response(self, message: Message, now: float) -> list[Step]:
         token = message.id_token
-        if token is None or self._listeners.owns(token):
+        if token is None:
             return []
         if token == self._opening and self._server is None:
             return self._opened(message, now)

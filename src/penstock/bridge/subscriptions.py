@@ -14,6 +14,7 @@ from penstock.wire.mcp.eras import META_SUBSCRIPTION
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, Message
 from penstock.wire.mcp.replies import error_reply, result_reply
+from penstock.wire.mcp.subscribed import TOO_MANY, has_room
 
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -65,6 +66,8 @@ class Subscriptions:
         wants = message.method == "resources/subscribe"
         if (uri in self._uris) is wants:
             return [ToClient(result_reply(message.id_token, b"{}"))]
+        if wants and not has_room(self._uris, [uri]):
+            return [ToClient(error_reply(message.id_token, INTERNAL_ERROR, TOO_MANY))]
         self._uris = [*self._uris, uri] if wants else [one for one in self._uris if one != uri]
         self._changes.append(_Change(message, uri, now + _ACK_SECONDS))
         return self._open(meta)

@@ -16,13 +16,12 @@ from penstock.observe.replay import (
     question_of,
 )
 from penstock.relay.contracts import LinkFacts, UpstreamReceiver
+from penstock.relay.tool_list_pages import is_own_id
 from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message, read_upstream_message
 from penstock.wire.mcp.replies import error_reply, result_reply
-
-_OWN_ID = b'"penstock-'
 
 
 class ReplayLink:
@@ -64,7 +63,7 @@ class ReplayLink:
 
     def _start(self, message: Message) -> None:
         question = question_of(message.raw)
-        is_ours = message.id_token is not None and message.id_token.startswith(_OWN_ID)
+        is_ours = is_own_id(message.id_token)
         found = (self._probe if is_ours else self._session).find(question)
         task = asyncio.get_running_loop().create_task(self._play(message, question, found, is_ours))
         self._tasks.add(task)

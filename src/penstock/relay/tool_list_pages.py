@@ -15,6 +15,8 @@ from penstock.wire.mcp.eras import MODERN_VERSIONS
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import printable
 
+_OWN = b'"penstock-'
+
 
 class _Error(msgspec.Struct):
     code: int = 0
@@ -42,7 +44,12 @@ def own_notification(method: str, params: bytes | None = None) -> Message:
 
 def own_id() -> bytes:
     """An id that no client can have chosen, as a JSON token."""
-    return b'"penstock-%b"' % os.urandom(16).hex().encode()
+    return _OWN + os.urandom(16).hex().encode() + b'"'
+
+
+def is_own_id(id_token: bytes | None) -> bool:
+    """Whether an id is one of ours."""
+    return id_token is not None and id_token.startswith(_OWN)
 
 
 def maybe_error_text(error: bytes | Raw) -> str:

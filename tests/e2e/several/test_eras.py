@@ -110,3 +110,22 @@ def test_16_one_acknowledgement_and_the_stream_outlives_an_upstream(tmp_path: Pa
     else:
         with several.listening() as port, over_http(port, "modern") as http:
             check(http)
+
+
+def test_nobody_waits_for_whoever_wants_to_hear_of_very_many_resources(tmp_path: Path) -> None:
+    several = Several(tmp_path).add("one", era="modern", tools=["echo"])
+    several.add("two", era="modern", templates=[{"uriTemplate": "two:{x}", "name": "x"}])
+    uris = [f"two:{number}" for number in range(200_000)]
+    wanted = json.dumps({"notifications": {"resourceSubscriptions": uris}}).encode()
+    with several.listening() as port, over_http(port, "modern") as client:
+        assert says(client.call("echo")) == "one:echo"
+        client.request(b"77", "subscriptions/listen", wanted)
+        refused = json.loads(client.answer(b"77"))
+        assert refused["error"] == {"code": -32603, "message": "Too many subscriptions"}
+        assert says(client.call("echo")) == "one:echo"
+        few = json.dumps({"notifications": {"resourceSubscriptions": uris[:1000] * 3}}).encode()
+        client.request(b"78", "subscriptions/listen", few)
+        client.message(lambda raw: b"notifications/subscriptions/acknowledged" in raw)
+    asked = [one["params"] for one in several.heard("two") if one["method"] == "subscriptions/listen"]
+    named = [one["notifications"].get("resourceSubscriptions") for one in asked]
+    assert [uris[:1000]] == [one for one in named if one is not None]  # the other one is the list's own

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from doors import Client
+from penstock.limits import SUBSCRIBED_BYTES
 from several import Several, names, over_http, over_sse, says, wait_until
 
 SHARED = {"share": True}
@@ -132,6 +134,29 @@ def test_news_go_to_who_wants_them(tmp_path: Path) -> None:
             client.message(lambda raw: b"tools/list_changed" in raw)
             assert "newer" in names(client)
         assert not any(b"resources/updated" in one.raw for one in second.heard)
+
+
+def test_subscriptions_are_bounded_and_end_with_their_session(tmp_path: Path) -> None:
+    several = shared(tmp_path, "echo", templates=[{"uriTemplate": "one:{x}", "name": "x"}])
+
+    def subscribe(client: Client, uri: str) -> Any:
+        return client.ask("resources/subscribe", json.dumps({"uri": uri}).encode())
+
+    def ended() -> list[str]:
+        heard = several.heard("one")
+        return [one["params"]["uri"] for one in heard if one["method"] == "resources/unsubscribe"]
+
+    with several.listening() as port, over_http(port) as second:
+        with over_sse(port) as first:
+            for client in (first, second):
+                assert "result" in subscribe(client, "one:both")
+            assert "result" in subscribe(first, "one:a")
+            refused = subscribe(first, "one:" + "x" * SUBSCRIBED_BYTES)
+            assert refused["error"] == {"code": -32603, "message": "Too many subscriptions"}
+        wait_until(lambda: ended() == ["one:a"])
+        assert second.call("echo")["result"]
+        asked = [one for one in several.heard("one") if one["method"] == "resources/subscribe"]
+        assert [one["params"]["uri"] for one in asked] == ["one:both", "one:a"]
 
 
 @pytest.mark.parametrize("era", ["modern", "dual"])

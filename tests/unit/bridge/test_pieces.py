@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock import limits
 from penstock.bridge import (
     codes,
     envelope,
@@ -435,8 +436,6 @@ def test_only_what_is_offered_is_granted_and_each_uri_is_subscribed_to_once() ->
         "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["u", "v"]},
         "_meta": {"io.modelcontextprotocol/subscriptionId": 1},
     }
-    assert room.owns(b'"own-1"')
-    assert not room.owns(b'"own-1"')
     up, down = listen(room, 2, resourceSubscriptions=["u"], toolsListChanged=False)
     assert up == []
     assert down["params"]["notifications"] == {"resourceSubscriptions": ["u"]}
@@ -449,6 +448,21 @@ def test_only_what_is_offered_is_granted_and_each_uri_is_subscribed_to_once() ->
     assert [json.loads(step.raw)["method"] for step in last if isinstance(step, ToUpstream)] == [
         "resources/unsubscribe"
     ]
+
+
+def test_a_listener_may_name_a_thousand_resources_and_each_counts_once() -> None:
+    room = listeners.Listeners(new_id())
+    uris = [f"u:{number}" for number in range(limits.SUBSCRIPTIONS)]
+    up, down = listen(room, 1, resourceSubscriptions=uris + uris)
+    assert len(up) == limits.SUBSCRIPTIONS
+    assert down["params"]["notifications"]["resourceSubscriptions"] == uris
+    for more in ([*uris, "one:more"], ["x" * (limits.SUBSCRIBED_BYTES + 1)]):
+        up, down = listen(room, 2, resourceSubscriptions=more)
+        assert up == []
+        assert (down["id"], down["error"]) == (2, {"code": -32603, "message": "Too many subscriptions"})
+        assert room.close(b"2") is None
+    up, _ = listen(room, 3, resourceSubscriptions=["x" * limits.SUBSCRIBED_BYTES])
+    assert len(up) == 1
 
 
 def test_changes_come_to_whoever_listens_for_them() -> None:
@@ -677,6 +691,22 @@ def test_one_listen_request_for_all_that_is_offered() -> None:
     ]
     (missing,) = room.change(said(id=9, method="resources/subscribe"), b"{}", 7.0)
     assert json.loads(missing.raw)["error"]["message"] == "Invalid params: uri is missing"  # type: ignore[union-attr]
+
+
+def test_a_session_has_at_most_a_thousand_subscriptions() -> None:
+    room = Subscriptions(new_id())
+
+    def change(word: str, uri: str) -> Any:
+        message = said(id=1, method=f"resources/{word}subscribe", params={"uri": uri})
+        (step,) = room.change(message, b"{}", 0.0)
+        return json.loads(step.raw)  # type: ignore[union-attr]
+
+    for number in range(limits.SUBSCRIPTIONS):
+        assert change("", f"u:{number}")["method"] == "subscriptions/listen"
+    assert change("", "one:more")["error"] == {"code": -32603, "message": "Too many subscriptions"}
+    assert change("", "u:0")["result"] == {}  # it is there already
+    assert change("un", "u:0")["method"] == "subscriptions/listen"
+    assert change("", "one:more")["method"] == "subscriptions/listen"
 
 
 def test_a_subscriptions_edges() -> None:

@@ -45,6 +45,7 @@ from penstock.wire.mcp.message import (
     read_client_message,
 )
 from penstock.wire.mcp.replies import CANCELLED, error_reply, printable
+from penstock.wire.mcp.subscribed import TOO_MANY, has_room
 
 log = logging.getLogger("penstock")
 
@@ -262,6 +263,9 @@ class Aggregate(FromMembers):
 
     def _to_uri_owner(self, message: Message, uri: str, name: str) -> None:
         if message.method == "resources/subscribe":
+            if uri not in self.subscribed and not has_room(self.subscribed, [uri]):
+                self.fail(message, INTERNAL_ERROR, TOO_MANY)
+                return
             self.subscribed[uri] = name
         elif message.method == "resources/unsubscribe":
             self.subscribed.pop(uri, None)
@@ -311,15 +315,19 @@ class Aggregate(FromMembers):
         if self.era is Era.LEGACY or message.id_token is None:
             self.fail(message, METHOD_NOT_FOUND, "Method not found")
             return
-        listening = self.listenings[id_key(message.id_token)] = Listening(message, self.say)
+        listening = Listening(message, self.say)
+        if not has_room((), listening.uris):
+            self.fail(message, INTERNAL_ERROR, TOO_MANY)
+            return
+        self.listenings[id_key(message.id_token)] = listening
         self.notices.begin()
 
         async def begin() -> None:
             if listening.uris and not self.resources.is_known:
                 await self.resources.look_around()
             found = [(member, self.link_for(member)) for member in self.view.members]
-            links = [(link, self.own_uris(listening, one.name)) for one, link in found if link is not None]
-            listening.begin(links)
+            own = self.owned_uris(listening)
+            listening.begin([(link, own.get(one.name, [])) for one, link in found if link is not None])
 
         self.start(begin())
 

@@ -224,7 +224,7 @@ class FromMembers(SessionLinks):
             link.member.greeted(self.loop.time())
         self.tell_level(link)
         for listening in self.listenings.values():
-            listening.listen_at(link, self.own_uris(listening, link.name))
+            listening.listen_at(link, self.owned_uris(listening).get(link.name, []))
         for uri, name in self.subscribed.items():
             if name == link.name and link.is_again:
                 link.start(quietly(link, "resources/subscribe", b'{"uri":%b}' % _token(uri)))
@@ -265,9 +265,14 @@ class FromMembers(SessionLinks):
         for listening in list(self.listenings.values()):
             listening.changed(kind)
 
-    def own_uris(self, listening: Listening, name: str) -> list[str]:
-        """The resources of a listen request that are a member's own."""
-        return [uri for uri in listening.uris if self.resources.maybe_owner(uri) == name]
+    def owned_uris(self, listening: Listening) -> dict[str, list[str]]:
+        """The resources of a listen request, by the members whose they are."""
+        owned: dict[str, list[str]] = {}
+        for uri in listening.uris:
+            owner = self.resources.maybe_owner(uri)
+            if owner is not None:
+                owned.setdefault(owner, []).append(uri)
+        return owned
 
     def tell_level(self, link: MemberLink) -> None:
         """Tells a member what the client wants to hear of its log."""

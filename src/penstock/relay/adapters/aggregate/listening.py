@@ -46,9 +46,10 @@ class Listening:
 
     @property
     def uris(self) -> list[str]:
-        """The resources whose changes are wanted."""
+        """The resources whose changes are wanted, each once."""
         found = self._filters.get("resourceSubscriptions")
-        return [uri for uri in found if isinstance(uri, str)] if isinstance(found, list) else []
+        named = [uri for uri in found if isinstance(uri, str)] if isinstance(found, list) else []
+        return list(dict.fromkeys(named))
 
     def begin(self, links: list[tuple[MemberLink, list[str]]]) -> None:
         """Listens at each link, for these resources of its own."""

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock")
 
-_OWN = b'"penstock-'
 _READ_AGAIN = (Ambiguous, NotJson, NotAnObject, NotAnArray, KeyError)
 
 
@@ -354,7 +353,7 @@ class MemberLink:
                     self.from_upstream(part)
         elif message.kind is Kind.RESPONSE:
             token = message.id_token or b"null"
-            if token.startswith(_OWN) and token in self._own:
+            if token in self._own:
                 answer = self._own.pop(token)
                 if not answer.done():
                     answer.set_result(message)

@@ -74,6 +74,7 @@ class SessionLinks(LinkOwner):
         self.level: bytes | None = None
         self.subscribed: dict[str, str] = {}  # resources, and whose they are
         self.held: list[Message] = []
+        self._held_bytes = 0  # of all that was held since the last time that nothing was
         self.is_flowing = False  # all that must be known is known, and nothing is held
         self.listenings: dict[bytes, Listening] = {}  # by the ids of clients' requests
         self._met: set[str] = set()  # members that there was a link to
@@ -97,7 +98,7 @@ class SessionLinks(LinkOwner):
     @property
     def untaken(self) -> int:
         """Bytes that upstreams have not taken."""
-        return sum(link.untaken for link in self.links.values())
+        return self._held_bytes + sum(link.untaken for link in self.links.values())
 
     def pause(self, reason: str) -> None:
         """Stops reading the upstreams."""
@@ -288,7 +289,7 @@ class SessionLinks(LinkOwner):
         self._is_modern_refused = True
         self.opening = None
         self.is_flowing = False
-        held, self.held = self.held, []
+        held, self.held, self._held_bytes = self.held, [], 0
         for message in held:
             if message.kind is Kind.REQUEST:
                 self.fail(message, METHOD_NOT_FOUND, "Method not found")
@@ -333,6 +334,10 @@ class SessionLinks(LinkOwner):
         return self.era is Era.LEGACY or self.owns_hub or self.hub.is_modern is True
 
     def _hold(self, message: Message) -> None:
+        if self._held_bytes > limits.PENDING_BYTES:
+            self.fail(message, INTERNAL_ERROR, "Too much waits for the upstreams to start")
+            return
+        self._held_bytes += len(message.raw) + limits.BESIDE_BYTES
         self.held.append(message)
         if len(self.held) == 1:
             self.hub.when_settled(self._release)
@@ -344,7 +349,7 @@ class SessionLinks(LinkOwner):
         if not self._is_open:
             self.refuse_modern()
             return
-        held, self.held = self.held, []
+        held, self.held, self._held_bytes = self.held, [], 0
         for message in held:
             self.send(message)
         self.is_flowing = not self.held and self.opening is not None

@@ -10,21 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from penstock import limits
 from penstock.errors import ProtocolError, SessionEnded, UpstreamError
 from penstock.policy.several.spliced import edited
+from penstock.relay.adapters.aggregate.lane import Lane
 from penstock.relay.adapters.aggregate.opening import own_opening
 from penstock.relay.adapters.aggregate.replies import as_message, reply_alone
-from penstock.relay.contracts import LinkFacts, UpstreamLink, UpstreamReceiver
-from penstock.relay.tool_list_pages import own_id, own_notification, own_request
+from penstock.relay.contracts import LinkFacts, UpstreamLink
+from penstock.relay.tool_list_pages import is_own_id, own_id, own_notification, own_request
 from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     Batch,
@@ -34,6 +35,7 @@ from penstock.wire.mcp.message import (
     read_upstream_message,
 )
 from penstock.wire.mcp.replies import error_reply, raw_error_reply, result_reply
+from penstock.wire.mcp.subscribed import TOO_MANY, has_room
 
 log = logging.getLogger("penstock")
 
@@ -102,7 +104,7 @@ class SharedChild:
         if self._link is None:
             return
         if self._answer is None:
-            lane.waiting.append(message)
+            lane.hold(message)
         elif message.method == "initialize":
             self._answer_handshake(lane, message, self._answer)
         elif message.method == "server/discover" and "result" in self._answer.envelope:
@@ -129,8 +131,7 @@ class SharedChild:
     def _ask(self, lane: Lane, message: Message) -> None:
         assert self._link is not None
         assert message.id_token is not None
-        if message.method in _SUBSCRIBES and not self._counts(lane, message):
-            lane.say(result_reply(message.id_token, b"{}"))
+        if message.method in _SUBSCRIBES and self._is_settled(lane, message):
             return
         self._last += 1
         number = b'"penstock-s:%d"' % self._last
@@ -150,18 +151,33 @@ class SharedChild:
             return
         self._link.send(as_client_message(renumbered))
 
-    def _counts(self, lane: Lane, message: Message) -> bool:
-        """Whether a subscription is the first, or the last, and has to be said."""
-        uri = bytes((message.params or {}).get("uri", b"")).decode("utf-8", "replace")
-        lanes = self._uris.setdefault(uri, set())
-        before = len(lanes)
-        if message.method == "resources/subscribe":
-            lanes.add(lane)
-            return before == 0
+    def _is_settled(self, lane: Lane, message: Message) -> bool:
+        """Answers what the process need not hear: it hears of the first who subscribes, and of the last."""
+        assert message.id_token is not None
+        uri = _maybe_text(bytes((message.params or {}).get("uri", b"")))
+        if uri is None:
+            return False  # the process shall say what is wrong with it
+        others = bool(self._uris.get(uri, set()) - {lane})
+        if message.method == "resources/unsubscribe":
+            is_news = uri in lane.uris and not others
+            self._unsubscribe(lane, uri)
+        elif uri in lane.uris or has_room(lane.uris, [uri]):
+            is_news = uri not in lane.uris and not others
+            lane.uris.add(uri)
+            self._uris.setdefault(uri, set()).add(lane)
+        else:
+            lane.say(error_reply(message.id_token, INTERNAL_ERROR, TOO_MANY))
+            return True
+        if not is_news:
+            lane.say(result_reply(message.id_token, b"{}"))
+        return not is_news
+
+    def _unsubscribe(self, lane: Lane, uri: str) -> None:
+        lane.uris.discard(uri)
+        lanes = self._uris.get(uri, set())
         lanes.discard(lane)
         if not lanes:
-            del self._uris[uri]
-        return before == 1 and not lanes
+            self._uris.pop(uri, None)
 
     def _cancel(self, lane: Lane, message: Message) -> None:
         assert self._link is not None
@@ -185,8 +201,11 @@ class SharedChild:
             if asked_lane is lane:
                 del self._questions[key]
                 self._refuse(key)
-        for uri in [uri for uri, lanes in self._uris.items() if lane in lanes]:
-            self._uris[uri].discard(lane)
+        for uri in list(lane.uris):
+            self._unsubscribe(lane, uri)
+            if uri not in self._uris and self._link is not None:
+                words = b'{"uri":%b}' % msgspec.json.encode(uri)
+                self._link.send(own_request(own_id(), "resources/unsubscribe", words))
         if not self._lanes and self._link is not None:
             if self._is_retired:
                 self._stop()
@@ -219,15 +238,14 @@ class SharedChild:
             if "result" in message.envelope:
                 self._say_own("notifications/initialized")
             for lane in list(self._lanes):
-                waiting, lane.waiting = lane.waiting, []
-                for one in waiting:
+                for one in lane.held():
                     self.take(lane, one)
             return
         asked = self._asked.pop(id_key(message.id_token or b""), None)
-        if asked is None:
-            log.warning("Dropped a response of a shared process that nobody waits for.")
-        else:
+        if asked is not None:
             asked.lane.say(with_value(message.raw, message.envelope, "id", asked.id_token))
+        elif not is_own_id(message.id_token):
+            log.warning("Dropped a response of a shared process that nobody waits for.")
 
     def _take_question(self, message: Message) -> None:
         key = id_key(message.id_token or b"")
@@ -256,8 +274,7 @@ class SharedChild:
             if asked is not None:
                 asked.say(message.raw)
         elif method == "notifications/resources/updated":
-            uri = _said(message, "uri").decode("utf-8", "replace")
-            for lane in list(self._uris.get(uri, ())):
+            for lane in list(self._uris.get(_maybe_text(_said(message, "uri")) or "", ())):
                 lane.say(message.raw)
         elif (only := self._maybe_only()) is not None:
             only.say(message.raw)
@@ -333,66 +350,6 @@ class SharedChild:
             await asyncio.wait(self._closing)
 
 
-class Lane:
-    """One session's link to the process."""
-
-    def __init__(self, child: SharedChild) -> None:
-        self._child = child
-        self.receiver: UpstreamReceiver | None = None
-        self.peer: Any = None
-        self.waiting: list[Message] = []  # said before the process was greeted
-        self._reasons: set[str] = set()
-        self._unread: list[bytes] = []
-
-    @property
-    def facts(self) -> LinkFacts:
-        """What is known of the process."""
-        return self._child.facts
-
-    @property
-    def untaken(self) -> int:
-        """Bytes that it has not taken, whoever sent them."""
-        return self._child.untaken + sum(len(message.raw) for message in self.waiting)
-
-    def send(self, message: Message) -> None:
-        """Sends a message, as one of many."""
-        self._child.take(self, message)
-
-    def say(self, raw: bytes) -> None:
-        """Passes on what is for this session. One that does not read keeps nobody else waiting."""
-        if self._reasons:
-            self._unread.append(raw)
-            if sum(map(len, self._unread)) > limits.PENDING_BYTES:
-                self._unread = []
-                self._child.leave(self)
-                self.receive().upstream_lost(SessionEnded("It does not read what a shared process says"))
-            return
-        self.receive().from_upstream(raw)
-
-    def receive(self) -> UpstreamReceiver:
-        """Who hears this."""
-        assert self.receiver is not None
-        return self.receiver
-
-    def pause(self, reason: str) -> None:
-        """This session reads no more for now."""
-        self._reasons.add(reason)
-
-    def resume(self, reason: str) -> None:
-        """It reads again."""
-        self._reasons.discard(reason)
-        while self._unread and not self._reasons:
-            self.receive().from_upstream(self._unread.pop(0))
-
-    async def stop(self, grace: float = 0.0) -> None:
-        """This session leaves; the process stays."""
-        self._child.leave(self)
-
-    async def close(self) -> None:
-        """The same."""
-        await self.stop()
-
-
 def _said(message: Message, name: str) -> bytes:
     """What one of the process's notifications says under a name; nothing if it cannot be read in one way."""
     found = [b""]
@@ -406,6 +363,14 @@ def _said(message: Message, name: str) -> bytes:
     except ValueError:
         return b""
     return found[-1]
+
+
+def _maybe_text(token: bytes) -> str | None:
+    """The text that a JSON token is, if it is one."""
+    try:
+        return msgspec.json.decode(token, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def as_client_message(raw: bytes) -> Message:
