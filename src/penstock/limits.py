@@ -502,6 +502,9 @@ SCHEMAS = 10_000
 SCHEMA_BYTES = 256 * 1024
 """One tool's schema that is searched for arguments that headers repeat: a tree takes thirty times as much."""
 
+TRANSLATED_REQUESTS = 10_000
+"""Requests of one session under way across eras; they are kept whole, PENDING_BYTES of them."""
+
 SUBSCRIPTIONS = 1_000
 """Resources that one session is subscribed to, or that one listen request names, where they are remembered:
 over several upstreams and across eras. Clients watch what people have open."""

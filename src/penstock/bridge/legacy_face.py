@@ -33,6 +33,7 @@ from penstock.bridge.questions import (
 )
 from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.bridge.subscriptions import ACKNOWLEDGED, Subscriptions
+from penstock.bridge.under_way import TOO_MUCH, has_room
 from penstock.wire.json.ambiguity import Members
 from penstock.wire.mcp.eras import (
     META_CAPABILITIES,
@@ -111,6 +112,8 @@ class LegacyFace:
             return self._subscriptions.change(message, self._meta(b"{}"), now)
         if method == "initialize" or method.startswith("tasks/"):
             return [ToClient(error_reply(message.id_token, METHOD_NOT_FOUND, "Method not found"))]
+        if not has_room(message, len(self._calls), (call.asked for call in self._calls.values())):
+            return [ToClient(error_reply(message.id_token, INTERNAL_ERROR, TOO_MUCH))]
         self._calls[id_key(message.id_token)] = Call(message, message.id_token)
         return [ToUpstream(self._stamped(message))]
 

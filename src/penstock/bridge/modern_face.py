@@ -8,6 +8,7 @@ call is taken up again when the client comes back with the answers (`bridge/park
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
 from penstock.bridge import codes, modern_results
 from penstock.bridge.envelope import (
@@ -36,6 +37,7 @@ from penstock.bridge.parked import (
 from penstock.bridge.questions import Question, maybe_undeclared, read_urls
 from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.bridge.subscriptions import LISTEN
+from penstock.bridge.under_way import TOO_MUCH, has_room
 from penstock.wire.json.ambiguity import Members
 from penstock.wire.mcp.eras import META_CAPABILITIES
 from penstock.wire.mcp.ids import id_key
@@ -93,10 +95,13 @@ class ModernFace:
         wrong = maybe_wrong_meta(message)
         if wrong is not None:
             return [ToClient(wrong)]
+        assert message.id_token is not None
+        others = chain(self._waiting, (call.asked for call in self._calls.values()))
+        if not has_room(message, len(self._waiting) + len(self._calls), others):
+            return [ToClient(error_reply(message.id_token, INTERNAL_ERROR, TOO_MUCH))]
         if self._server is None:
             self._waiting.append(message)
             return self._open(message)
-        assert message.id_token is not None
         method = message.method or ""
         if method == "server/discover":
             return [ToClient(result_reply(message.id_token, modern_results.discover_result(self._server)))]

@@ -6,6 +6,9 @@ import itertools
 import json
 from typing import Any
 
+import pytest
+
+from penstock import limits
 from penstock.bridge.legacy_face import LegacyFace
 from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
@@ -619,3 +622,21 @@ def test_a_read_without_an_address_keeps_its_error() -> None:
         face.client_says(said(b'{"jsonrpc":"2.0","id":7,"method":"resources/read"%b}' % params), 0.0)
         (told,) = down(failed(face, b"7", b'{"code":-32602,"message":"no","data":{"uri":"u"}}'))
         assert told["error"]["code"] == -32602
+
+
+def test_what_is_under_way_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRANSLATED_REQUESTS", 3)
+    monkeypatch.setattr(limits, "PENDING_BYTES", 20_000)
+    face = opened()
+
+    def ask(number: int, size: int = 1) -> list[Step]:
+        text = b'{"jsonrpc":"2.0","id":%d,"method":"prompts/list","params":{"x":"%b"}}'
+        return face.client_says(said(text % (number, b"x" * size)), 0.0)
+
+    refused = {"code": -32603, "message": "Too much is under way in this session"}
+    assert [one["id"] for one in up(ask(1, 12_000))] == [1]
+    assert [(one["id"], one["error"]) for one in down(ask(2, 12_000))] == [(2, refused)]
+    assert [one["id"] for one in up(ask(3)) + up(ask(4))] == [3, 4]
+    assert [(one["id"], one["error"]) for one in down(ask(5))] == [(5, refused)]
+    face.upstream_says(heard(b'{"jsonrpc":"2.0","id":1,"result":{"prompts":[]}}'), 0.0)
+    assert [one["id"] for one in up(ask(6, 12_000))] == [6]

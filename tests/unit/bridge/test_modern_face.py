@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock import limits
 from penstock.bridge.modern_face import ModernFace
 from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
@@ -818,3 +819,17 @@ def test_what_a_client_shows_to_go_on_may_be_given() -> None:
     answer(face, '"own-1"', '{"capabilities":5}')
     assert parked(face) == "one"
     assert parked(opened("{}")).startswith("own-")
+
+
+def test_what_is_under_way_is_bounded_before_the_handshake_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRANSLATED_REQUESTS", 2)
+    numbers = itertools.count(1)
+    fresh = ModernFace(lambda: b'"own-%d"' % next(numbers), b'{"name":"us","version":"1"}')
+    for face in (fresh, opened()):
+        first, second, third = (face.client_says(request(one, "prompts/list"), 0.0) for one in "123")
+        assert down(first) == down(second) == up(third) == []
+        (refused,) = down(third)
+        assert refused["error"] == {"code": -32603, "message": "Too much is under way in this session"}
+        assert refused["id"] == 3
+    face.upstream_says(heard('{"jsonrpc":"2.0","id":1,"result":{"prompts":[]}}'), 0.0)
+    assert len(up(face.client_says(request("3", "prompts/list"), 0.0))) == 1

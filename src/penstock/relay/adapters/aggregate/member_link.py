@@ -81,7 +81,7 @@ class MemberLink:
         self.tokens: dict[bytes, bytes] = {}  # progress tokens under way there: whose request
         self.listens: dict[bytes, Listening] = {}  # who listens there, by the ids of our own requests
         self.asked: dict[bytes, int] = {}  # its own questions, by their ids: under which number
-        self.client_tasks: set[str] = set()  # tasks that clients began for it
+        self.client_tasks: dict[str, None] = {}  # tasks that clients began for it, the oldest first
         self.rests = member.terms.idle_seconds is not None
         self.used_at = asyncio.get_running_loop().time()
         self.has_limits = len(member.terms.asks) < len(

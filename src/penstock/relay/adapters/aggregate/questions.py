@@ -11,6 +11,7 @@ import logging
 import msgspec
 from msgspec import Struct
 
+from penstock import limits
 from penstock.policy.several.spliced import edited, with_origin, with_task_prefix, without_task_prefix
 from penstock.relay.adapters.aggregate.member_link import MemberLink
 from penstock.relay.adapters.aggregate.replies import as_message
@@ -54,6 +55,10 @@ class Questions:
             self._refuse(link, message)
             return None
         if method.startswith("tasks/") and not self._is_own_task(link, message):
+            self._refuse(link, message)
+            return None
+        if len(link.asked) >= limits.UPSTREAM_REQUESTS:
+            log.warning("%s asks more than anybody answers.", link.name)
             self._refuse(link, message)
             return None
         key = id_key(message.id_token)
@@ -101,7 +106,9 @@ class Questions:
     def _note_task(self, link: MemberLink, raw: bytes) -> None:
         def note(token: bytes) -> bytes:
             if token[:1] == b'"':
-                link.client_tasks.add(msgspec.json.decode(token, type=str))
+                while len(link.client_tasks) >= limits.SESSION_TASKS:
+                    del link.client_tasks[next(iter(link.client_tasks))]
+                link.client_tasks[msgspec.json.decode(token, type=str)] = None
             return token
 
         edited(raw, ("result", "task", "taskId"), note)
