@@ -149,6 +149,8 @@ class SpanMaker:
         line = row.line
         version = next(iter(row.inner("arg", "protocolVersion")), "") if row.method == "initialize" else ""
         if version:
+            if len(self._versions) >= bounds.OPEN_REQUESTS:
+                self._versions.pop(next(iter(self._versions)))
             self._versions[line.s] = version[:32]
         if line.era == _MODERN:
             told = meta_text(line.raw, "io.modelcontextprotocol/protocolVersion")
