@@ -206,15 +206,19 @@ class Rows:
             if method == "initialize" and not line.client:
                 self._name_client(row)
         elif line.client:
-            self._clients[line.s] = line.client
+            self._know_client(line.s, line.client)
         return row
 
     def _name_client(self, row: MessageRow) -> None:
         names = list(texts_at(maybe_value(row.message.params), "clientInfo.name"))
         if names:
-            if len(self._clients) > bounds.OPEN_REQUESTS:
-                self._clients.pop(next(iter(self._clients)))
-            self._clients[row.line.s] = row.client = names[0]
+            row.client = names[0]
+            self._know_client(row.line.s, names[0])
+
+    def _know_client(self, session: str, name: str) -> None:
+        if session not in self._clients and len(self._clients) >= bounds.OPEN_REQUESTS:
+            self._clients.pop(next(iter(self._clients)))
+        self._clients[session] = name
 
     def all(self, lines: Iterable[Line]) -> Iterator[MessageRow]:
         """The rows of all lines."""
