@@ -40,6 +40,7 @@ os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 KILLED, SURVIVED, TIMED_OUT, STILLBORN = "killed", "survived", "timed out", "stillborn"
 _STILLBORN_CODE = 99
 _BROKEN_CODE = 70
+_SLEEP = 20.0  # no test sleeps for so long
 _MEMORY = 3 * 1024**3  # a mutant may loop and fill lists; it must not take the machine with it
 
 
@@ -152,8 +153,8 @@ def trial(
 def _in_a_child(work: Callable[[], int], seconds: float | None) -> int | None:
     """The exit code of `work` in a child; None when it took too long.
 
-    Seconds are the processor's, so that a busy machine makes no mutant look killed; asleep it may be ten
-    times as long.
+    Seconds are the processor's, so that a busy machine makes no mutant look killed. One that waits for what
+    never comes uses none: it is ended when it has slept for too long without a pause.
     """
     pid = os.fork()
     if pid == 0:
@@ -169,14 +170,27 @@ def _in_a_child(work: Callable[[], int], seconds: float | None) -> int | None:
             code = work()
         finally:
             os._exit(code)
-    began = time.monotonic()
+    began = awake = time.monotonic()
+    used: int | None = None
     while True:
         done, status = os.waitpid(pid, 0 if seconds is None else os.WNOHANG)
         if done:
             code = os.waitstatus_to_exitcode(status)
             return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
-        if seconds is not None and time.monotonic() - began > 10 * seconds:
+        now, before, used = time.monotonic(), used, _maybe_ticks_asleep(pid)
+        if used is None or used != before:
+            awake = now
+        if seconds is not None and (now - began > 10 * seconds or now - awake > _SLEEP):
             os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             return None
         time.sleep(0.01)
+
+
+def _maybe_ticks_asleep(pid: int) -> int | None:
+    """The processor time that a process has used, if it is asleep; None where that cannot be told."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[11]) + int(fields[12]) if fields[0] == "S" else None

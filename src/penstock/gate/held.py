@@ -118,6 +118,30 @@ class HumanWait(Wait):
         self.exchange.session.decided(self)
 
 
+class _Ahead(HumanWait):
+    """A held message of the upstream's: what follows it is let go when it has been carried out itself."""
+
+    __slots__ = ("_let_next",)
+
+    def __init__(
+        self,
+        message: Message,
+        exchange: Exchange,
+        rule: str,
+        go_on: Callable[[Message], Verdict],
+        tell: Callable[[Message, Decided], None],
+        let_next: Callable[[], None],
+    ) -> None:
+        super().__init__(message, False, exchange, rule, go_on, tell)
+        self._let_next = let_next
+
+    def settle(self, verdict: Verdict) -> None:
+        """This is the verdict. Whoever carries it out has done so when others may follow."""
+        super().settle(verdict)
+        if not isinstance(verdict, Wait):
+            self._let_next()
+
+
 class Behind(Wait):
     """A message that follows a held one of the same exchange, and must not overtake it."""
 
@@ -243,10 +267,11 @@ class HeldGate(GateAround):
                 sent = verdict.message.raw
             self._inner.said(sender, verdict.word, held.raw, verdict.why, exchange, exchange.session, sent)
 
-        wait = HumanWait(message, sender == "client", exchange, rule, go_on, tell)
-        if stream is not None:
+        if stream is None:
+            wait = HumanWait(message, sender == "client", exchange, rule, go_on, tell)
+        else:
             self._queues.setdefault(stream, [])
-            wait.then(lambda verdict: self._let_next(stream))
+            wait = _Ahead(message, exchange, rule, go_on, tell, lambda: self._let_next(stream))
         self._holder.hold(wait, "breakpoint")
         return wait
 
@@ -359,26 +384,22 @@ def _on_one_line(value: bytes) -> bytes:
 
 def _stream_of(message: Message, exchange: Exchange) -> object:
     """What keeps the order of the upstream's messages: the request that they answer or tell of."""
-    session = exchange.session.id
-    if message.kind is _RESPONSE:
-        params = exchange.request.params if exchange.request is not NO_REQUEST else None
-        token = _progress_token((params or {}).get("_meta"))
-        return (session, token) if token is not None else (session, id(exchange))
-    if message.method == "notifications/progress":
-        token = (message.params or {}).get("progressToken")
-        return (session, bytes(token)) if token is not None else (session, id(exchange))
-    return (session, id(exchange))
+    told = None
+    if message.kind is _RESPONSE and exchange.request is not NO_REQUEST:
+        told = (exchange.request.params or {}).get("_meta")
+    elif message.method == "notifications/progress":
+        told = message.envelope.get("params")
+    token = _maybe_progress_token(told) if told is not None else None
+    return (exchange.session.id, token if token is not None else id(exchange))
 
 
-class _Meta(msgspec.Struct):
+class _Progress(msgspec.Struct):
     progressToken: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-def _progress_token(meta: Any) -> bytes | None:
-    if meta is None:
-        return None
+def _maybe_progress_token(told: msgspec.Raw) -> bytes | None:
     try:
-        token = msgspec.json.decode(bytes(meta), type=_Meta).progressToken
+        token = msgspec.json.decode(told, type=_Progress).progressToken
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return None if token is msgspec.UNSET else bytes(token)
