@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from penstock import limits
-from penstock.errors import UpstreamLost
+from penstock.errors import ClientProtocolError, UpstreamLost
 from penstock.gate.gate import Gate
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.tools.catalog import ToolCatalog
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import Answer, Drop, Forward, Verdict, Wait, Why
+from penstock.relay.contracts import LinkFacts
 from penstock.relay.session_relay import SessionRelay
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.message import Message, read_client_message
@@ -97,6 +100,7 @@ class Link:
     """The upstream's end."""
 
     receiver: Any = None
+    facts = LinkFacts("stdio")
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
@@ -119,6 +123,8 @@ class Spoken(Gate):
         self.back: dict[str, Verdict] = {}
         self.heard: list[tuple[str, str, bytes, Why | None]] = []
         self.exchanges: list[Exchange] = []
+        self.begun: list[Exchange] = []  # by messages of the upstream's
+        self.batches: list[tuple[str, bytes, Session]] = []
 
     def client_says(self, message: Message, exchange: Exchange) -> Verdict:
         self.exchanges.append(exchange)
@@ -126,11 +132,16 @@ class Spoken(Gate):
         return found if found is not None else super().client_says(message, exchange)
 
     def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
+        self.begun.append(exchange)
         found = self.back.get(message.method or "response")
         return found if found is not None else super().upstream_says(message, exchange)
 
     def said(self, sender, word, raw, why=None, exchange=None, session=None, sent=None, status=None) -> None:  # type: ignore[no-untyped-def]
         self.heard.append((sender, word, raw, why))
+
+    def in_batch(self, sender: str, raw: bytes, session: Session) -> AbstractContextManager[None]:
+        self.batches.append((sender, raw, session))
+        return super().in_batch(sender, raw, session)
 
 
 FILTER = ToolFilter(deny=(compile_pattern("^bad$", "deny list"),))
@@ -500,8 +511,7 @@ def test_who_cannot_be_paused_hears_that_too_much_waits(monkeypatch: pytest.Monk
         it.say(large(b"2"), 2)
         it.say(call(b"3"), 3)  # so far just twice as much waits
         it.say(call(b"4"), 4)
-        ((raw, route),) = it.client.got
-        assert (route, b"Too much waits already" in raw) == (4, True)
+        assert it.client.got == [(error(b"4", -32603, "Too much waits already"), 4)]
         it.relay.end()
 
     asyncio.run(run())
@@ -638,7 +648,7 @@ async def test_a_list_that_follows_the_upstreams_is_told_of_when_it_has_changed(
     it.back(CHANGED)
     (request,) = it.link.sent
     it.back(error(request.id_token or b"", -32000, "no"))
-    assert it.client.raw == [CHANGED]
+    assert (it.client.raw, it.fatal) == ([CHANGED], [])
     it.say(call(b"2", b"more"))
     assert it.link.take()[1:] == [call(b"2", b"more")]
     it.relay.end()
@@ -756,3 +766,292 @@ def test_another_link_can_take_its_place() -> None:
     it.relay.use(other)  # type: ignore[arg-type]
     it.say(ask(b"1"))
     assert (other.take(), it.link.take(), it.relay.room.upstream) == ([ask(b"1")], [], other)
+
+
+def log_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "penstock"]
+
+
+NOBODY_ASKED = Why("relay", "drop", "it answers a question that nobody asked")
+NEVER_WENT_UP = Why("relay", "drop", "it cancels a request that never went upstream")
+
+
+def test_what_does_not_pass_is_told_to_people_and_observers(caplog: pytest.LogCaptureFixture) -> None:
+    it = Relay(PLAIN)
+    it.say(b"{")
+    assert log_of(caplog)[0].startswith("Refused a message from the client. ")
+    it.gate.up = {"a": Drop(Why("r", "drop", "a rule says so")), "b": Answer(b"x")}
+    it.say(note(b"a"))
+    it.say(ask(b"1", b"b"))
+    it.say(cancel(b"1"))
+    assert it.gate.heard[-1][3] == NEVER_WENT_UP
+    it.say(result(b"9"))
+    assert it.gate.heard[-1] == ("client", "drop", result(b"9"), NOBODY_ASKED)
+    it.back(result(b"9"))
+    assert it.gate.heard[-1] == ("upstream", "drop", result(b"9"), NOBODY_ASKED)
+    it.relay.upstream_refused(None, "It is too large")
+    assert it.gate.heard[-1] == ("upstream", "skip", b"", Why("protocol", "skip", "It is too large"))
+    it.relay.upstream_noise(b"hello")
+    assert it.gate.heard[-1] == ("upstream", "skip", b"hello", Why("protocol", "skip", "it is no message"))
+    assert log_of(caplog)[1:] == [
+        "Dropped a message from the client: a rule says so.",
+        "Dropped a message from the client: it cancels a request that never went upstream.",
+        "Dropped a response from the client that nobody asked for.",
+        "Dropped a response from the upstream that nobody asked for.",
+        "Skipped a message from the upstream. It is too large.",
+    ]
+
+
+def test_a_fault_of_ours_is_told_to_people(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    it = Relay(PLAIN)
+    monkeypatch.setattr(it.gate, "client_says", lambda *what: 1 / 0)
+    it.say(ask(b"1"))
+    assert log_of(caplog) == ["A message from the client could not be handled."]
+
+
+def test_an_id_that_is_used_twice_and_a_refusal_without_bytes_are_told_as_what_they_are() -> None:
+    it = Relay(PLAIN)
+    it.say(ask(b"1"))
+    assert it.relay.take(_message(ask(b"1")), "again")
+    text = "Invalid request: this id is already waiting for an answer"
+    assert it.client.refused == [(error(b"1", -32600, text), "again")]
+    it.relay.refuse_client(ClientProtocolError(-32600, "no", None))
+    assert it.gate.heard[-1][2] == b""
+
+
+def test_take_says_that_an_answer_comes_to_what_is_refused_or_held_and_none_to_a_cancellation() -> None:
+    async def run() -> None:
+        it = Relay()
+        batch = read_client_message(b"[%b]" % ask(b"1"))
+        assert it.relay.take(batch)
+        it.say(HELLO)
+        assert it.relay.take(_message(call(b"1")))
+        assert not it.relay.take(_message(cancel(b"1")))
+        it.relay.end()
+        assert not it.relay.room.is_fetching
+
+    asyncio.run(run())
+
+
+def test_no_loss_is_felt_before_there_is_one_and_one_who_waits_is_enough() -> None:
+    it = Relay(PLAIN)
+    assert it.relay.is_loss_felt is False
+    it.say(ask(b"1"))
+    it.relay.upstream_lost(LOST)
+    assert it.relay.is_loss_felt
+
+
+@in_loop
+async def test_with_the_upstream_the_list_is_lost() -> None:
+    it = Relay()
+    it.say(call(b"1"))
+    assert it.relay.room.is_fetching
+    it.relay.upstream_lost(LOST)
+    assert not it.relay.room.is_fetching
+
+
+def test_an_exchange_says_what_began_it_on_either_side() -> None:
+    it = Relay(PLAIN)
+    it.say(note(b"x"))
+    assert (it.gate.exchanges[-1].id_token, it.gate.exchanges[-1].method) == (b"", "x")
+    it.back(note(b"y"))
+    it.back(ask(b"3", b"z"))
+    it.back(error(b"null", -32700, "what"))
+    assert [(one.id_token, one.method) for one in it.gate.begun] == [
+        (b"", "y"),
+        (b"3", "z"),
+        (b"null", ""),
+    ]
+    assert all(one.session is it.session for one in it.gate.begun + it.gate.exchanges)
+
+
+def test_who_sent_an_array_is_told_before_its_messages() -> None:
+    it = Relay(PLAIN)
+    it.say(HELLO)
+    it.back(hello_back(b"2025-03-26"))
+    up, back = b"[%b]" % ask(b"1"), b"[%b]" % result(b"1")
+    it.say(up)
+    it.back(back)
+    assert it.gate.batches == [("client", up, it.session), ("upstream", back, it.session)]
+
+
+def test_a_cancellation_that_names_nothing_passes() -> None:
+    it = Relay(PLAIN)
+    nothing = b'{"jsonrpc":"2.0","method":"notifications/cancelled"}'
+    it.say(nothing)
+    assert (it.link.take(), it.client.refused) == ([nothing], [])
+
+
+@in_loop
+async def test_what_a_request_says_of_its_sender_is_kept_only_while_a_list_may_be_needed() -> None:
+    modern = ask(b"1", b"x", b'{"_meta":%b}' % META)
+    for choice, is_kept in ((FILTER, True), (PLAIN, False)):
+        it = Relay(choice)
+        it.say(modern)
+        assert (it.gate.exchanges[-1].meta is not None) is is_kept
+    it = Relay()
+    it.say(HELLO)
+    it.say(modern)
+    assert it.gate.exchanges[-1].meta is None  # a handshake has begun
+    it = Relay()
+    it.say(call(b"0", b"good", b',"_meta":%b' % META))
+    it.list_tools(b"good")
+    it.say(modern)
+    assert it.gate.exchanges[-1].meta is None  # the list is there
+    it.relay.end()
+
+
+def list_requests(it: Relay) -> int:
+    """How often the relay has asked for the list since the last look."""
+    return sum(b'"tools/list"' in raw for raw in it.link.take())
+
+
+@in_loop
+async def test_nobody_asks_for_a_list_without_a_filter() -> None:
+    it = Relay(PLAIN)
+    it.say(HELLO)
+    it.back(hello_back())
+    it.say(INITIALIZED)
+    it.back(CHANGED)
+    assert list_requests(it) == 0
+    assert (it.client.refused, it.fatal) == ([], [])
+
+
+@in_loop
+async def test_an_answer_brings_a_list_only_where_it_proves_a_modern_upstream() -> None:
+    it = Relay()
+    it.say(ask(b"1"))
+    it.back(result(b"1"))
+    assert list_requests(it) == 0  # a request that says nothing of its sender
+    it.say(ask(b"2", b"server/discover", b'{"_meta":%b}' % META))
+    it.say(HELLO)
+    it.back(result(b"2"))
+    assert list_requests(it) == 0  # a handshake is under way, and has a list of its own
+
+
+@in_loop
+async def test_an_upstream_that_says_it_has_tools_and_refuses_the_list_is_the_end() -> None:
+    it = Relay()
+    it.say(HELLO)
+    it.back(hello_back())
+    it.say(INITIALIZED)
+    it.back(error(it.link.sent[-1].id_token or b"", -32000, "broken"))
+    assert (len(it.fatal), it.catalogs) == (1, [])
+    it.relay.end()
+
+
+@in_loop
+async def test_a_list_that_cannot_be_read_before_the_handshake_fails_who_waits_and_is_told() -> None:
+    it = Relay()
+    idle: list[int] = []
+    it.relay.on_idle = lambda: idle.append(1)
+    it.say(call(b"1"), "route")
+    told: list[str] = []
+    handler = Telling(told)
+    logging.getLogger("penstock").addHandler(handler)
+    try:
+        it.relay.upstream_refused(it.link.sent[-1].id_token, "It is too large")
+    finally:
+        logging.getLogger("penstock").removeHandler(handler)
+    ((raw, route),) = it.client.got
+    assert (route, b'"id":1,"error"' in raw) == ("route", True)
+    assert (it.fatal, idle, it.relay.is_holding) == ([], [1], False)
+    assert told[-1] == "Failed to fetch tool list from upstream MCP. The answer cannot be read."
+    it.relay.end()
+
+
+class Telling(logging.Handler):
+    """Keeps what people are told."""
+
+    def __init__(self, told: list[str]) -> None:
+        super().__init__()
+        self._told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._told.append(record.getMessage())
+
+
+@in_loop
+async def test_while_rules_look_at_a_message_a_list_makes_nobody_idle() -> None:
+    it = Relay()
+    idle: list[int] = []
+    it.relay.on_idle = lambda: idle.append(1)
+    it.say(HELLO)
+    it.say(call(b"1"))
+    it.back(hello_back())
+    Waiting(it.session, ask(b"2"))
+    it.say(INITIALIZED)
+    it.list_tools(b"good")
+    assert idle == []
+    it.session.waiting.clear()
+    it.relay.end()
+
+
+@in_loop
+async def test_only_a_change_of_the_list_has_it_fetched_again() -> None:
+    it = Relay()
+    it.begin()
+    it.say(ask(b"1"))  # which is no look at the list
+    it.back(note(b"notifications/other"))
+    assert list_requests(it) == 0
+    it.back(CHANGED)
+    assert list_requests(it) == 1
+    it.relay.end()
+
+
+@in_loop
+async def test_a_list_by_which_a_call_was_judged_has_been_seen() -> None:
+    it = Relay()
+    it.say(HELLO)
+    it.say(call(b"1"))
+    it.back(hello_back())
+    it.say(INITIALIZED)
+    it.list_tools(b"good")
+    it.link.take()
+    it.back(CHANGED)
+    assert list_requests(it) == 0
+    it.relay.end()
+
+
+@in_loop
+async def test_a_change_before_the_client_is_initialized_or_without_a_handshake_asks_for_nothing() -> None:
+    it = Relay()
+    it.say(HELLO)
+    it.back(hello_back())
+    it.back(CHANGED)
+    assert list_requests(it) == 0
+    it = Relay()
+    it.say(ask(b"1", b"server/discover", b'{"_meta":%b}' % META))
+    it.back(result(b"1"))
+    it.list_tools(b"good")
+    it.link.take()
+    it.back(CHANGED)
+    assert list_requests(it) == 0
+    it.relay.end()
+
+
+@in_loop
+async def test_a_list_that_follows_and_was_never_seen_is_fetched_and_the_client_hears_at_once() -> None:
+    it = Relay(refreshes=True)
+    it.begin()
+    it.back(CHANGED)
+    assert it.client.raw == [CHANGED]
+    assert list_requests(it) == 1
+    it.relay.end()
+
+
+@in_loop
+async def test_an_upstream_that_refuses_a_handshake_is_asked_for_the_other_era_first() -> None:
+    client, link = Client(), Link()
+    relay = SessionRelay(client, link, Spoken(PLAIN))  # type: ignore[arg-type]
+    relay.from_client(HELLO, "route")
+    link.take()
+    relay.from_upstream(error(b'"h"', -32601, "Method not found"))
+    assert client.got == []
+    assert [message.method for message in link.sent] == ["server/discover"]
+    assert relay.pending == 1
+    link.receiver.from_upstream(error(link.sent[-1].id_token or b"", -32601, "Method not found"))
+    assert client.got == [(error(b'"h"', -32601, "Method not found"), "route")]
+    relay.end()
