@@ -59,12 +59,22 @@ def open_gate(
         return OpenGate(gate)
     sessions = _session_table(config)
     if observers:
-        from penstock.gate.observed import ObservedGate
-
-        gate = ObservedGate(gate, observers, sessions.new())
+        gate = _observed(gate, observers, sessions.new(), is_plain=live_rules is None)
         for observer in observers:
             gate = observer.around(gate)
     return OpenGate(gate, sessions)
+
+
+def _observed(gate: Gate, observers: Sequence[Observer], own: Session, *, is_plain: bool) -> Gate:
+    """The gate with its observers. Rules look at what those set: only a plain gate has the short way."""
+    shortcut = observers[0].shortcut if len(observers) == 1 and is_plain else None
+    if shortcut is None:
+        from penstock.gate.observed import ObservedGate
+
+        return ObservedGate(gate, observers, own)
+    from penstock.gate.shortcut import ShortcutGate
+
+    return ShortcutGate(gate, observers, own, shortcut)
 
 
 def _session_table(config: ProxyConfig) -> SessionTable:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # loaded only where there are rules or observers
 
 log = logging.getLogger("penstock")
 
-_RESPONSE = Kind.RESPONSE
+_REQUEST, _RESPONSE = Kind.REQUEST, Kind.RESPONSE
 
 
 class Passthrough:
@@ -176,7 +176,10 @@ class Passthrough:
                 head.version,
             )
         else:
-            session = self.session_of(request, head, message)
+            if head.session is not None and head.era is Era.LEGACY and self.has_sessions is not False:
+                session = self.known.find_known(head.session, head.rights)  # nearly always; see `session_of`
+            else:
+                session = self.session_of(request, head, message)
             exchange = self.exchange_of(message, session, catalog, request.headers, head)
         verdict = self.gate.client_says(message, exchange)
         if verdict is FORWARD:
@@ -313,10 +316,9 @@ class Passthrough:
         """Keeps a request whose answer may come by another way than it went, as long as it is under way."""
         if self.known is None or head.era is Era.MODERN or not self.gate.keeps_requests:
             return
-        if message.kind is Kind.REQUEST and message.id_token is not None:
-            requests = _tracked(exchange.session).requests
-            requests.close(message.id_token)
-            requests.open(exchange)
+        if message.kind is _REQUEST and message.id_token is not None:
+            session: TrackedSession = exchange.session  # type: ignore[assignment]  # the table made it
+            session.requests.open_anew(exchange)
 
     def _send_changed(
         self,

@@ -34,7 +34,7 @@ def judge(response: PassthroughResponse, message: Message | Batch, raw: bytes, t
     else:
         exchange = response.exchange
     verdict = gate.upstream_says(message, exchange)
-    if verdict is FORWARD and not gate.keeps_requests:
+    if verdict is FORWARD and (message.kind is _RESPONSE or not gate.keeps_requests):
         then(raw)
     else:
         _carry_out(response, verdict, message, exchange, then)
@@ -59,13 +59,17 @@ def _judge_batch(response: PassthroughResponse, batch: Batch, then: Then) -> Non
 def _exchange_of(response: PassthroughResponse, message: Message) -> Exchange:
     """The exchange that a message of the upstream's belongs to, or begins."""
     own = response.exchange
-    if response.passthrough.known is not None and 200 <= response.status < 300:
-        cast("TrackedSession", own.session).is_proven = True
+    is_known = response.passthrough.known is not None
+    session: TrackedSession = own.session  # type: ignore[assignment]  # where it is known, the table made it
+    if is_known and 200 <= response.status < 300:
+        session.is_proven = True
     if message.kind is _RESPONSE:
         found = None
-        if response.passthrough.known is not None and message.id_token is not None:
-            found = cast("TrackedSession", own.session).requests.close(message.id_token)
+        if is_known and message.id_token is not None:
+            found = session.requests.close(message.id_token)
         if response.message is not None:
+            if found is own:
+                response.remembered = ()  # it is in no table any more
             found = own
         if found is not None:
             found.status = response.status

@@ -24,7 +24,7 @@ from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message,
 log = logging.getLogger("penstock")
 
 _RESPONSE = Kind.RESPONSE
-_KINDS: dict[Kind, MessageKind] = {
+MESSAGE_KINDS: dict[Kind, MessageKind] = {
     Kind.REQUEST: "request",
     Kind.NOTIFICATION: "notification",
     Kind.RESPONSE: "response",
@@ -155,12 +155,12 @@ class ObservedGate(GateAround):
         if is_response and asked is not None and asked.tool is not None:
             tool = asked.tool
         else:
-            tool = exchange.request.tool or _maybe_tool(exchange.request)
+            tool = exchange.request.tool or maybe_tool(exchange.request)
         record = Record(
             _time() - spent,
             exchange.session,
             sender,
-            _KINDS[message.kind],
+            MESSAGE_KINDS[message.kind],
             (exchange.method or None) if is_response else message.method,
             message.id_token,
             message.raw,
@@ -201,7 +201,7 @@ def _sent(verdict: Verdict) -> bytes | None:
     return None
 
 
-def _maybe_tool(request: Message) -> str | None:
+def maybe_tool(request: Message) -> str | None:
     """The tool that a request calls."""
     if request.method != tool_gate.CALL or request.tool is not None:
         return request.tool
@@ -227,4 +227,4 @@ def _outline(raw: bytes, sender: str) -> tuple[MessageKind, str | None, bytes | 
         return "other", None, why.id_token
     if isinstance(message, Batch):
         return "other", None, None
-    return _KINDS[message.kind], message.method, message.id_token
+    return MESSAGE_KINDS[message.kind], message.method, message.id_token

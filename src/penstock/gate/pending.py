@@ -49,7 +49,9 @@ class PendingTable:
 
     def open(self, exchange: Exchange) -> bool:
         """Remembers a request; False when its id is already waiting for an answer."""
-        key = exact_key(exchange.id_token)
+        key = exchange.id_token
+        if not key.isdigit():  # nearly every client counts
+            key = exact_key(key)
         if key in self.exchanges:
             return False
         exchange.weight += len(key) + len(exchange.method)
@@ -68,9 +70,15 @@ class PendingTable:
             self._rounded.setdefault(rounded, {})[key] = None
         return True
 
+    def open_anew(self, exchange: Exchange) -> None:
+        """Remembers a request in the place of the one that waits under its id."""
+        if self.exchanges:
+            self.close(exchange.id_token)
+        self.open(exchange)
+
     def close(self, id_token: bytes) -> Exchange | None:
         """The request that `id_token` answers, forgotten from now on."""
-        key = exact_key(id_token)
+        key = id_token if id_token.isdigit() else exact_key(id_token)
         if key in self.exchanges:
             return self._take_out(key)
         alike = self._rounded.get(id_key(id_token))

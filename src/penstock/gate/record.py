@@ -53,6 +53,14 @@ class Record(Struct):
         return self.session.era
 
 
+class Shortcut(Struct):
+    """Where records go whose one observer keeps them and asks nothing more (see `shortcut.ShortcutGate`)."""
+
+    number: Callable[[], int]  # gives the next record its number
+    keep: Callable[[Record], object]  # may become another one, so it is looked up for each record
+    most_bytes: int  # of a message that may be kept whole
+
+
 class Observer(Protocol):
     """Who watches. It is called in the middle of passing a message on, so it must not wait for anything."""
 
@@ -71,6 +79,11 @@ class Observer(Protocol):
     def around(self, gate: Gate) -> Gate:
         """The gate itself, or one around it, for who must be asked before a message passes."""
         return gate
+
+    @property
+    def shortcut(self) -> Shortcut | None:
+        """Where small messages that pass may go straight to, while nothing more is wanted of them."""
+        return None
 
     def ending(self) -> None:
         """The process is about to end: who waits for a person waits no more."""

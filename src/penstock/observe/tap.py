@@ -6,6 +6,7 @@ a watcher is told once and never reaches traffic.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 
@@ -23,11 +24,16 @@ class Tap:
 
     def __init__(self, last_index: int = 0) -> None:
         """`last_index` is the last number that a recording already has."""
-        self._index = last_index
+        self.number = itertools.count(last_index + 1).__next__
         self._time = 0.0
         self._own: dict[bytes, Record] = {}  # our own requests, by their ids
         self._watchers: list[Watcher] = []
         self._is_broken: set[int] = set()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether more than one of them watches."""
+        return len(self._watchers) > 1
 
     def add(self, watcher: Watcher) -> None:
         """Gives this one every record from now on."""
@@ -68,8 +74,7 @@ class Tap:
                 record.method = record.request.method
 
     def _tell(self, record: Record) -> None:
-        self._index += 1
-        record.index = self._index
+        record.index = self.number()
         if record.received < self._time:
             record.received = self._time  # the wall clock was set back; the recording's never is
         self._time = record.received

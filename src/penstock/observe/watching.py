@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from penstock.gate.gate import Gate
-from penstock.gate.record import Observer
+from penstock.gate.record import Observer, Shortcut
 from penstock.observe import bounds
 from penstock.observe.record import Record
 from penstock.observe.settings import ObserveSettings
@@ -54,6 +54,8 @@ class Guest(Protocol):
     def asker(self) -> Asker: ...
 
     def saw(self, record: Record) -> None: ...
+
+    def shortcut(self, number: Callable[[], int]) -> Shortcut: ...
 
     def around(self, gate: Gate) -> Gate: ...
 
@@ -245,6 +247,13 @@ class Watching(Observer):
             log.info("Recording every message to %s (%s).", self.recorder.path, how)
         if self.auditor is not None:
             log.info("Writing the audit to %s.", self.auditor.path)
+
+    @property
+    def shortcut(self) -> Shortcut | None:
+        """Straight to the live view, where nobody else watches."""
+        if len(self.guests) != 1 or self.tap.is_shared or self._queues:
+            return None
+        return self.guests[0].shortcut(self.tap.number)
 
     def rules_changed(self, rules: str) -> None:
         """Other rules are in force from now on."""

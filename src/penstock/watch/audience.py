@@ -21,6 +21,7 @@ from penstock.observe.recording import lost_line
 from penstock.watch import bounds
 from penstock.watch.line_socket import LineSocket
 from penstock.watch.process_facts import process_facts
+from penstock.watch.ring import CutRecord
 from penstock.watch.tap_line import TapHeader, cut_line_of, line_of, own_line
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class Audience:
         )
         self._greet(hub)
         self._hubs[hub.number] = hub
+        self._dashboard.attended(True)
         if self._ticking is None:
             self._tick()
 
@@ -163,9 +165,9 @@ class Audience:
             )
         )
         assert hub.lines is not None
-        for record, size in dashboard.ring:
-            is_cut = size > len(record.raw)
-            hub.lines.send(cut_line_of(record, size) if is_cut else line_of(record))
+        for record in dashboard.ring:
+            piece = cut_line_of(record, record.size) if isinstance(record, CutRecord) else line_of(record)
+            hub.lines.send(piece)
         for line in (*dashboard.log.kept, *dashboard.log.alerts):
             hub.tell(line)
         if dashboard.tools is not None and dashboard.tools.facts is not None:
@@ -189,6 +191,8 @@ class Audience:
 
     def _gone(self, hub: Hub) -> None:
         self._hubs.pop(hub.number, None)
+        if not self._hubs:
+            self._dashboard.attended(False)
         holds = self._dashboard.maybe_holds
         if holds is not None and (holds.is_of(hub.number) or holds.held):
             self._loop.call_later(bounds.HUB_GONE_SECONDS, self._is_back_or_over, hub.number)

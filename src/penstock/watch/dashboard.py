@@ -13,16 +13,18 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from msgspec import Struct
 
 from penstock.errors import ConfigError
 from penstock.gate.gate import Gate
 from penstock.gate.holdable import HoldableGate
+from penstock.gate.record import Shortcut
 from penstock.observe.record import Record
 from penstock.policy.exchange import Exchange
 from penstock.policy.tools.tool_filter import ToolFilter
-from penstock.watch import runtime
+from penstock.watch import bounds, runtime
 from penstock.watch.log_tap import LogTap
 from penstock.watch.ring import Ring
 from penstock.watch.settings import DashboardSettings
@@ -67,6 +69,7 @@ class Dashboard:
         self.started = time.time()
         self.run = os.urandom(6).hex()
         self.ring = Ring()
+        self._shortcut = Shortcut(int, self.ring.append, bounds.RING_HEAD)
         self.log = LogTap(self._tell)
         self.tools: ToolFacts | None = None
         self.maybe_holds: Holds | None = None
@@ -74,7 +77,8 @@ class Dashboard:
         self._socket: socket.socket | None = None
         self._path = ""
         self._child: HubChild | None = None
-        self._gate: HoldableGate | None = None
+        self._gate: HoldableGate | None = None  # the newest
+        self._gates: WeakSet[HoldableGate] = WeakSet()  # each profile has its own, and a reload makes others
 
     # --- beginning and end -------------------------------------------------------------------------------
 
@@ -97,8 +101,11 @@ class Dashboard:
 
     def around(self, gate: Gate) -> Gate:
         """The gate, where breakpoints can be put before it."""
-        self._gate = HoldableGate(gate)
-        return self._gate
+        self._gate = made = HoldableGate(gate)
+        self._gates.add(made)
+        if self.maybe_holds is not None:
+            made.hold_for(self.maybe_holds)
+        return made
 
     def rules_changed(self, rules: str) -> None:
         """Other rules are in force: what waits for a person was asked under the old ones."""
@@ -132,6 +139,20 @@ class Dashboard:
             self._child.stop()
 
     # --- what comes by -----------------------------------------------------------------------------------
+
+    def shortcut(self, number: Callable[[], int]) -> Shortcut:
+        """Where small messages that pass go straight to: while nobody listens, the ring itself."""
+        self._shortcut.number = number
+        return self._shortcut
+
+    def attended(self, is_attended: bool) -> None:
+        """Somebody listens from now on, or nobody any more."""
+        self._shortcut.keep = self._keep_and_tell if is_attended else self.ring.append
+
+    def _keep_and_tell(self, record: Record) -> None:
+        self.ring.append(record)
+        assert self._audience is not None
+        self._audience.saw(record)
 
     def saw(self, record: Record) -> None:
         """A message came by."""
@@ -179,8 +200,8 @@ class Dashboard:
             facts = self.facts
             made = Holds(facts.name, self._tell, self._keep, facts.classes, facts.defaults)
             self.maybe_holds = made
-            if self._gate is not None:
-                self._gate.hold_for(made)
+            for gate in self._gates:
+                gate.hold_for(made)
         return self.maybe_holds
 
     @property

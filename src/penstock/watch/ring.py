@@ -10,33 +10,42 @@ from msgspec import structs
 from penstock.observe.record import Record
 from penstock.watch import bounds
 
-_HEAD, _MESSAGES, _BYTES = bounds.RING_HEAD, bounds.RING_MESSAGES, bounds.RING_BYTES
+_HEAD = bounds.RING_HEAD
+
+
+class CutRecord(Record):
+    """A record of whose message only the beginning was kept."""
+
+    size: int = 0  # of the whole message
 
 
 class Ring:
-    """Records, oldest out."""
+    """Records, oldest out. So many of so many bytes at most are never more than `bounds.RING_BYTES`."""
 
     def __init__(self) -> None:
-        self._kept: deque[Record] = deque()
-        self._bytes = 0
-        self._whole: dict[int, int] = {}  # how long those are that were cut, by their numbers
+        self._kept: deque[Record] = deque(maxlen=bounds.RING_MESSAGES)
+        self.append = self._kept.append  # for one that is small, and so is its request
 
     def add(self, record: Record) -> None:
-        """Takes one more."""
-        size = len(record.raw)
-        if size > _HEAD:
-            self._whole[record.index] = size
-            record, size = structs.replace(record, raw=record.raw[:_HEAD]), _HEAD
-        kept = self._kept
-        kept.append(record)
-        self._bytes += size
-        while len(kept) > _MESSAGES or self._bytes > _BYTES:
-            old = kept.popleft()
-            self._bytes -= len(old.raw)
-            if self._whole:
-                self._whole.pop(old.index, None)
+        """Takes one more, and keeps nothing large alive: not what was sent for it, nor what it belongs to."""
+        if _is_large(record):
+            size = len(record.raw)
+            facts = structs.asdict(record) | {"raw": record.raw[:_HEAD], "sent": None, "size": size}
+            record = CutRecord(**facts)
+        if record.request is not None and _is_large(record.request):
+            record = structs.replace(record, request=_stub(record.request))
+        if record.batch is not None and _is_large(record.batch):
+            record = structs.replace(record, batch=_stub(record.batch))
+        self.append(record)
 
-    def __iter__(self) -> Iterator[tuple[Record, int]]:
-        """Each with the length of its whole message."""
-        for record in self._kept:
-            yield record, self._whole.get(record.index, len(record.raw))
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._kept)
+
+
+def _is_large(record: Record) -> bool:
+    return len(record.raw) > _HEAD or (record.sent is not None and len(record.sent) > _HEAD)
+
+
+def _stub(record: Record) -> Record:
+    """What others refer to: its number and its method."""
+    return structs.replace(record, raw=b"", sent=None, request=None, batch=None)

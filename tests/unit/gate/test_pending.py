@@ -293,3 +293,27 @@ def test_a_string_id_is_found_however_its_letters_are_spelt() -> None:
     assert table.close(b'"\\u0061"') is not None
     table.open(Exchange(b"1.5", "ping"))
     assert table.close(b"15e-1") is not None
+
+
+def test_a_request_under_an_id_that_waits_takes_its_place() -> None:
+    share = ByteShare(1000)
+    table = PendingTable(share=share)
+    first, again, other = _weighing(b"1", 30), _weighing(b"1.0", 20), _weighing(b"2", 10)
+    for exchange in (first, other, again):
+        table.open_anew(exchange)
+    assert list(table) == [other, again]
+    assert table.close(b"1") is again
+    assert table.close(b"1") is None
+    assert share.used == 10
+
+
+def test_ids_of_digits_alone_are_found_however_many_there_are() -> None:
+    table = PendingTable()
+    near = b"9007199254740993", b"9007199254740992"
+    for token in near:
+        assert table.open(Exchange(token, "ping"))
+        assert not table.open(Exchange(token, "ping"))
+    for token in near:
+        found = table.close(token)
+        assert found is not None
+        assert found.id_token == token
