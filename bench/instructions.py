@@ -119,22 +119,27 @@ def over_http(ask: Callable[[int], bytes], count: int, counted: Path) -> None:
     try:
         assert upstream.stdout is not None
         url = f"http://127.0.0.1:{int(upstream.stdout.readline())}/mcp"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        with penstock(["--listen", f"127.0.0.1:{port}", "--upstream", url], counted):
-            client = _connected(port)
-            head, _ = _post(client, INITIALIZE, b"")
-            found = re.search(rb"(?i)mcp-session-id: *(\S+)", head)
-            session = b"Mcp-Session-Id: %b\r\n" % found[1] if found else b""
-            _post(client, INITIALIZED, session)
-            for number in range(count):
-                _, body = _post(client, ask(number), session)
-                assert b'"result":' in body, body[:200]
-            client.close()
+        exchanged(["--upstream", url], counted, [ask(number) for number in range(count)])
     finally:
         upstream.kill()
         upstream.wait()
+
+
+def exchanged(arguments: list[str], counted: Path, messages: list[bytes], more: bytes = b"") -> None:
+    """These messages, one after another, from a client of a listener; `more` are header lines of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with penstock(["--listen", f"127.0.0.1:{port}", *arguments], counted):
+        client = _connected(port)
+        head, _ = _post(client, INITIALIZE, more)
+        found = re.search(rb"(?i)mcp-session-id: *(\S+)", head)
+        session = b"Mcp-Session-Id: %b\r\n" % found[1] if found else b""
+        _post(client, INITIALIZED, session + more)
+        for message in messages:
+            _, body = _post(client, message, session + more)
+            assert b'"result":' in body, body[:200]
+        client.close()
 
 
 def _connected(port: int) -> socket.socket:

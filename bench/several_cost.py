@@ -91,7 +91,7 @@ class Proxy:
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
 
-def config(work: Path, name: str, members: int, tools: int, hung: bool = False) -> str:
+def config(work: Path, name: str, members: int, tools: int, hung: bool = False, wait: str = "5s") -> str:
     """A file with so many upstreams."""
     servers: dict[str, Any] = {
         f"m{number}": {"command": UPSTREAM[0], "args": [*UPSTREAM[1:], str(tools)]}
@@ -102,7 +102,7 @@ def config(work: Path, name: str, members: int, tools: int, hung: bool = False) 
     path = work / f"{name}.json"
     whole: dict[str, Any] = {"mcpServers": servers}
     if name != "peer":
-        whole["lists"] = {"wait": "5s"}
+        whole["lists"] = {"wait": wait}
     path.write_text(json.dumps(whole))
     return str(path)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.live_rules import LiveRules
     from penstock.peers import Peers
     from penstock.policy.rules.effect_contract import ForkSpec
+    from penstock.wire.mcp.mcp_headers import SchemaBook
 
 
 class Upstream(UpstreamLink, Protocol):
@@ -44,18 +45,24 @@ class Upstream(UpstreamLink, Protocol):
 
 
 def open_upstream(
-    config: ProxyConfig, warden: Warden, *, is_first: bool = False, restarts: bool = True
+    config: ProxyConfig,
+    warden: Warden,
+    *,
+    is_first: bool = False,
+    restarts: bool = True,
+    schemas: SchemaBook | None = None,
 ) -> Upstream:
     """The link to the upstream that `config` names. Raises ConnectFailed when a command cannot be started.
 
     With `restarts`, one that is lost is looked for or started again, where that was asked for.
     Of the first one people hear what it said last when it is lost: that costs a descriptor.
+    `schemas` is common to all links to one upstream, where there are several.
     """
     if isinstance(config.upstream, SeveralUpstreams):
         from penstock.open_several import open_aggregate
 
         return open_aggregate(config, warden)
-    link = _open_link(config, warden, is_first, restarts)
+    link = _open_link(config, warden, is_first, restarts, schemas)
     if config.call_seconds is None:
         return link
     from penstock.upstream.timed import TimedLink
@@ -63,7 +70,9 @@ def open_upstream(
     return cast(Upstream, TimedLink(link, config.call_seconds))
 
 
-def _open_link(config: ProxyConfig, warden: Warden, is_first: bool, restarts: bool) -> Upstream:
+def _open_link(
+    config: ProxyConfig, warden: Warden, is_first: bool, restarts: bool, schemas: SchemaBook | None
+) -> Upstream:
     upstream = config.upstream
     if isinstance(upstream, CommandUpstream):
         return _open_command(config, upstream, warden, is_first, restarts and upstream.reconnect)
@@ -92,6 +101,7 @@ def _open_link(config: ProxyConfig, warden: Warden, is_first: bool, restarts: bo
         connect_seconds=config.connect_seconds,
         reconnect=upstream.reconnect and restarts,
         renews=upstream.renews,
+        schemas=schemas,
     )
 
 

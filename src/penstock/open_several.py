@@ -20,6 +20,7 @@ from penstock.relay.adapters.aggregate.aggregate import Aggregate
 from penstock.relay.adapters.aggregate.hub import Hub, OpenMember
 from penstock.relay.adapters.aggregate.view import View
 from penstock.relay.contracts import UpstreamLink
+from penstock.wire.mcp.mcp_headers import SchemaBook
 
 if TYPE_CHECKING:  # loaded where tokens are exchanged
     from penstock.auth.swap import SwappedToken
@@ -62,12 +63,12 @@ def unwrapped(opened: OpenGate, view: View) -> OpenGate:
 def _opener(config: ProxyConfig, upstream: SeveralUpstreams, warden: Warden) -> OpenMember:
     configs = member_configs(config, upstream)
 
-    def open_member(terms: MemberTerms, credential: object | None) -> UpstreamLink:
+    def open_member(terms: MemberTerms, credential: object | None, schemas: SchemaBook) -> UpstreamLink:
         config = configs[terms.name]
         if not terms.credential or credential is None:
-            return open_upstream(config, warden, restarts=False)
+            return open_upstream(config, warden, restarts=False, schemas=schemas)
         assert isinstance(credential, CallerCredential)
-        return credential.open(terms.name, config, warden)
+        return credential.open(terms.name, config, warden, schemas)
 
     return open_member
 
@@ -80,7 +81,9 @@ class CallerCredential:
         self.subject = Subject(who)
         self._swapped: dict[tuple[str, SwapTerms], SwappedToken] = {}
 
-    def open(self, name: str, config: ProxyConfig, warden: Warden) -> UpstreamLink:
+    def open(
+        self, name: str, config: ProxyConfig, warden: Warden, schemas: SchemaBook | None = None
+    ) -> UpstreamLink:
         """A link to an upstream, as this caller."""
         upstream = config.upstream
         assert isinstance(upstream, UrlUpstream)
@@ -88,7 +91,8 @@ class CallerCredential:
             (target, self._headers[source]) for source, target in upstream.relays if source in self._headers
         ]
         upstream = structs.replace(upstream, headers=(*upstream.headers, *own))
-        link = open_upstream(structs.replace(config, upstream=upstream), warden, restarts=False)
+        config = structs.replace(config, upstream=upstream)
+        link = open_upstream(config, warden, restarts=False, schemas=schemas)
         if upstream.swap is None:
             return link
         from penstock.relay.adapters.swapping_link import SwappingLink

@@ -584,6 +584,7 @@ def main() -> None:
     parser.add_argument("--bytes", help="append every byte received to this file, as JSON")
     parser.add_argument("--bearer", help="the tokens or API keys that are let in, separated by commas")
     parser.add_argument("--pages")
+    parser.add_argument("--tool", help="the only tool that is listed, as JSON")
     parser.add_argument("--version")
     parser.add_argument("--no-tools", action="store_true")
     parser.add_argument("--modern-only", action="store_true")
@@ -592,6 +593,8 @@ def main() -> None:
     parser.add_argument("--list-delay", type=float, default=0.0)
     parser.add_argument("--mute", choices=("initialize", "list", "list-dies"))
     options = parser.parse_args()
+    if options.tool is not None:
+        scripted.TOOLS[:] = [options.tool.encode()]
     options.after_initialize = options.ignore_eof = options.split_cr = None
     if options.transport == "stdio":
         Everywhere(options).run()

@@ -224,15 +224,15 @@ def handle(message):
             refuse(id_, -32601, "Method not found")
             return
         is_modern = True
-        reply(
-            id_,
-            {
-                "supportedVersions": [MODERN],
-                "capabilities": capabilities(),
-                "ttlMs": 1000,
-                "cacheScope": "private",
-            },
-        )
+        result = {
+            "supportedVersions": [MODERN],
+            "capabilities": capabilities(),
+            "ttlMs": 1000,
+            "cacheScope": "private",
+        }
+        if "instructions" in SPEC:
+            result["instructions"] = SPEC["instructions"]
+        reply(id_, result)
     elif id_ is None:
         pass
     elif modern_version is not None and ERA == "legacy":
@@ -255,7 +255,7 @@ def handle(message):
             say({"method": "notifications/resources/updated", "params": {"uri": params["uri"]}})
     elif method == "completion/complete":
         reply(id_, {"completion": {"values": [NAME, json.dumps(params["ref"], sort_keys=True)]}})
-    elif method in ("tasks/get", "tasks/result", "tasks/cancel"):
+    elif method in ("tasks/get", "tasks/result", "tasks/update", "tasks/cancel"):
         if params["taskId"] == "t1":
             reply(id_, {"taskId": "t1", "status": "completed", "member": NAME})
         else:
@@ -284,7 +284,7 @@ if SPEC.get("garbage"):
 time.sleep(SPEC.get("delay", 0))
 while "until" in SPEC and not os.path.exists(SPEC["until"]):
     time.sleep(0.02)
-if SPEC.get("exit"):
+if SPEC.get("exit") or ("fails_if" in SPEC and os.path.exists(SPEC["fails_if"])):
     sys.exit(4)
 if RECORD is not None:
     RECORD.write(b"# %d\n" % os.getpid())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from penstock import limits
 from penstock.commands.results import columns, json_text
-from penstock.config.model import ProxyConfig
+from penstock.config.model import ProxyConfig, SeveralUpstreams
 from penstock.net.warden import Warden
 from penstock.open_several import open_hub
 from penstock.policy.tools.token_estimate import HOW_ESTIMATED
@@ -31,7 +32,7 @@ class _Row(Struct, frozen=True):
 async def show_several(config: ProxyConfig, form: str) -> int:
     """Asks every server for its tools and prints what clients would see of them."""
     warden = Warden()
-    hub = open_hub(config, warden, learns=True)
+    hub = open_hub(_patient(config), warden, learns=True)
     view = hub.new_view(config.choice)
     settled = asyncio.Event()
     try:
@@ -44,6 +45,17 @@ async def show_several(config: ProxyConfig, form: str) -> int:
     finally:
         await hub.close()
         warden.dismiss()
+
+
+def _patient(config: ProxyConfig) -> ProxyConfig:
+    """The same with time for every server: who asks whose each tool is wants to see all of them, and not only
+    those of quick servers."""
+    upstream = config.upstream
+    assert isinstance(upstream, SeveralUpstreams)
+    seconds = max(upstream.terms.lists.wait_seconds, limits.CONNECT_SECONDS)
+    lists = structs.replace(upstream.terms.lists, wait_seconds=seconds)
+    terms = structs.replace(upstream.terms, lists=lists)
+    return structs.replace(config, upstream=structs.replace(upstream, terms=terms))
 
 
 def _rows(view: View) -> list[_Row]:

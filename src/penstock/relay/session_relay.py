@@ -326,7 +326,7 @@ class SessionRelay:
                 for part in parts_of(message, self._handshake.has_batches):
                     self.from_upstream(part)
         elif message.kind is _RESPONSE:
-            self._take_upstream_response(message)
+            self.take_upstream_response(message)
         else:
             exchange = self._new_exchange(message)
             carry_out(
@@ -346,7 +346,8 @@ class SessionRelay:
             self._upstream_requests.open(exchange)
         self._client.send(message.raw, None, message)
 
-    def _take_upstream_response(self, message: Message) -> None:
+    def take_upstream_response(self, message: Message) -> None:
+        """Takes one response that was read already, as `from_upstream` reads it."""
         exchange = None if message.id_token is None else self.requests.close(message.id_token)
         if exchange is None:
             self._take_stray_response(message)

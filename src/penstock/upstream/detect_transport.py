@@ -17,6 +17,7 @@ from penstock.upstream.sse import SseUpstream
 from penstock.upstream.streamable_http import StreamableHttpUpstream
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.url import Url
+from penstock.wire.mcp.mcp_headers import SchemaBook
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Kind, Message
 from penstock.wire.mcp.replies import error_reply
 
@@ -38,15 +39,18 @@ class HttpUpstream:
         connect_seconds: float = limits.CONNECT_SECONDS,
         reconnect: bool = False,
         renews: bool = False,
+        schemas: SchemaBook | None = None,
     ) -> None:
         """`client` is closed with the link. With `renews`, a session that the upstream has forgotten is begun
-        again, though a lost upstream is not looked for."""
+        again, though a lost upstream is not looked for. `schemas` is common to all links to one upstream,
+        where lists are learnt over one link and tools called over another."""
         self._client = client
         self._url = url
         self._headers = headers
         self._connect_seconds = connect_seconds
         self._is_revivable = reconnect
         self._is_renewable = renews
+        self._schemas = schemas
         self._receiver: UpstreamReceiver | None = None
         self._peer: PeerOfUpstream | None = None
         self._reasons: set[str] = set()
@@ -157,6 +161,7 @@ class HttpUpstream:
                 reconnect=self._is_revivable,
                 renews=self._is_renewable,
                 on_unsuitable=self._turn,
+                schemas=self._schemas,
             )
         link.receiver, link.peer = self._receiver, self._peer
         for reason in self._reasons:

@@ -39,10 +39,11 @@ class _Initialized(Struct):
 class HttpSession:
     """What is known of one session: its id, the version agreed on, and which tools want headers."""
 
-    def __init__(self, headers: Headers) -> None:
+    def __init__(self, headers: Headers, schemas: SchemaBook | None = None) -> None:
+        """`schemas` is what other sessions with the same upstream have learnt, and learn from this one."""
         self.id: bytes | None = None
         self.version: bytes | None = None
-        self.schemas = SchemaBook()
+        self.schemas = SchemaBook() if schemas is None else schemas
         kept = [field for field in headers if field[0].lower() not in OURS]
         self._base = _BASE + kept
         self._stream_base = _STREAM_BASE + kept

@@ -29,6 +29,7 @@ from penstock.upstream.relisting import relist
 from penstock.wire.http.http1 import Headers
 from penstock.wire.http.sse import Oversize, SseEvent
 from penstock.wire.http.url import Url
+from penstock.wire.mcp.mcp_headers import SchemaBook
 from penstock.wire.mcp.message import Kind, Message
 
 log = logging.getLogger("penstock")
@@ -52,6 +53,7 @@ class StreamableHttpUpstream:
         reconnect: bool = False,
         renews: bool = False,
         on_unsuitable: Callable[[str], bool] = lambda why: False,
+        schemas: SchemaBook | None = None,
     ) -> None:
         """With `renews` a session that the upstream has forgotten is begun again, and nothing else is.
         `on_unsuitable` is asked when the first answer shows that this is no such endpoint; True when it
@@ -65,7 +67,7 @@ class StreamableHttpUpstream:
         self._is_renewable = renews
         self._on_unsuitable = on_unsuitable
         self._loop = asyncio.get_running_loop()
-        self._session = HttpSession(headers)
+        self._session = HttpSession(headers, schemas)
         self._handshake = Handshake()
         self._exchanges = Posts(client, url.target, self._session, self)
         self._outbox = Outbox(self._post, self._on_full, self._on_drained)

@@ -94,25 +94,29 @@ def test_22_a_late_starter_comes_by_a_notice(tmp_path: Path) -> None:
 def test_24_sessions_that_only_list_start_no_child_and_none_is_left(tmp_path: Path) -> None:
     several = Several(tmp_path).add("one").add("two", tools=["other"])
     with several.listening() as port:
-        for _ in range(20):
+        for _ in range(100):
             with over_http(port, listens=False) as client:
                 assert names(client) == ["echo", "other"]
         assert [len(several.starts(name)) for name in ("one", "two")] == [1, 1]
         with over_http(port) as client:
             assert says(client.call("other")) == "two:other"
             assert len(several.starts("one")) == 1
-        several.process.kill()
+            assert client.whole("DELETE", "/mcp", client.headers()).status == 200
+        wait_until(lambda: not any(alive(pid) for name in ("one", "two") for pid in several.starts(name)))
+        with over_http(port) as client:
+            assert says(client.call("other")) == "two:other"
+            assert alive(several.starts("two")[-1])
+            several.process.kill()
         several.process.wait()
         wait_until(lambda: not any(alive(pid) for name in ("one", "two") for pid in several.starts(name)))
 
 
 def alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] != "Z"
+    return text.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_26_many_changes_are_two_fetches_and_one_notice(tmp_path: Path) -> None:
@@ -170,6 +174,7 @@ def test_25_another_file_while_we_run(tmp_path: Path) -> None:
         client.message(lambda raw: CHANGED in raw)
         assert names(client) == ["echo", "second", "third"]
         assert says(client.call("third")) == "three:third"
+        assert changes(client) == 1
         client.heard.clear()
         several.path.write_text("{")
         client.process.send_signal(signal.SIGHUP)
@@ -180,6 +185,7 @@ def test_25_another_file_while_we_run(tmp_path: Path) -> None:
         client.process.send_signal(signal.SIGHUP)
         client.message(lambda raw: CHANGED in raw)
         wait_until(lambda: names(client) == ["echo", "changed"])
+        assert changes(client) == 1
         assert client.call("second")["error"]["code"] == -32601
         assert says(client.call("changed")) == "three:changed"
         assert says(client.call("echo")) == "one:echo"

@@ -202,7 +202,9 @@ def test_18_a_batch_over_two_upstreams_is_answered_as_one_array(tmp_path: Path) 
 
 def test_the_tools_command_says_whose_each_tool_is_and_why_it_is_not_there(tmp_path: Path) -> None:
     several = Several(tmp_path, tools={"deny": ["^two__echo$"]})
-    several.add("one", {"tools": {"deny": ["^own$"]}}, tools=["echo", "own"]).add("two", tools=["echo", "b"])
+    several.rest["lists"] = {"wait": "50ms"}  # for clients; who asks for all is shown all
+    several.add("one", {"tools": {"deny": ["^own$"]}}, tools=["echo", "own"], delay=1)
+    several.add("two", tools=["echo", "b"], delay=1)
     words = [*PENSTOCK, "tools", "--config", str(several.write()), "--format", "json"]
     done = subprocess.run(words, capture_output=True, timeout=DEADLINE, check=True)
     report = json.loads(done.stdout)

@@ -15,6 +15,7 @@ ABLE = b'{"sampling":{},"elicitation":{},"roots":{"listChanged":true}}'
 def test_10_a_level_is_answered_at_once_and_told_to_who_comes_later(tmp_path: Path) -> None:
     now = tmp_path / "now"
     several = Several(tmp_path, lists={"wait": "500ms"}).add("one").add("late", until=str(now))
+    several.add("hung", tools=["h"], silent=["logging/setLevel"])
     with several.stdio() as client:
         assert client.ask("logging/setLevel", b'{"level":"warning"}') == {
             "jsonrpc": "2.0",

@@ -31,6 +31,7 @@ from penstock.relay.adapters.aggregate.listening import LISTEN, Listening
 from penstock.relay.adapters.aggregate.member_link import MemberLink
 from penstock.relay.adapters.aggregate.opening import without_questions
 from penstock.relay.adapters.aggregate.questions import maybe_params
+from penstock.relay.adapters.aggregate.replies import maybe_result
 from penstock.relay.adapters.aggregate.resources import LIST, TEMPLATES
 from penstock.relay.adapters.aggregate.session_links import Pending
 from penstock.relay.adapters.aggregate.view import View
@@ -132,7 +133,14 @@ class Aggregate(FromMembers):
 
     def _gated(self, message: Message) -> None:
         """What the gate answers from the merged list."""
-        self._judge(message)
+        view = self.view
+        verdict = view.gate.client_says(message, view.exchange_for(self.era))
+        if isinstance(verdict, Answer):
+            answer = maybe_result(verdict.raw, message.id_token or b"")
+            if answer is None:
+                self.say(verdict.raw)
+            else:
+                self.say_answer(answer)
 
     def _call(self, message: Message) -> None:
         passed = self._judge(message)
@@ -143,7 +151,10 @@ class Aggregate(FromMembers):
             name = _decode_text((passed.params or {})["name"])
         owner = self.view.tools.owners.get(name)
         if owner is not None:
-            self._to_owner(passed, owner)
+            if owner.is_renamed:
+                self._to_owner(passed, owner)
+            else:
+                self._to_member(passed, owner.member)
         elif self.view.finder is not None and name == FIND:
             self.say(self._complete_result(self.view.finder.find(passed)))
         else:
@@ -189,13 +200,16 @@ class Aggregate(FromMembers):
 
     def _to_member(self, message: Message, name: str) -> None:
         """Sends a message to the member it is for, or says that it is not there."""
-        member = self.hub.members.get(name)
-        link = self.link_for(member) if member is not None else None
+        link = self.links.get(name)
+        if link is None or not link.is_ready or link.is_lost:  # else nothing more is looked at
+            member = self.hub.members.get(name)
+            link = self.link_for(member) if member is not None else None
         if link is None or link.untaken > limits.PENDING_BYTES:
             if message.kind is Kind.REQUEST:
                 self.fail(message, INTERNAL_ERROR, f"{name} is not available")
             return
-        message = self._for_link(message, link)
+        if b"taskId" in message.raw or link.has_limits:
+            message = self._for_link(message, link)
         if message.id_token is not None:
             pending = self.pending[id_key(message.id_token)] = Pending(
                 message.id_token, message.method or "", link

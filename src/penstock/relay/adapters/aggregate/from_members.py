@@ -44,7 +44,8 @@ class FromMembers(SessionLinks):
             log.warning("Dropped a response from %s that nobody asked it for.", link.name)
             return
         del self.pending[key]
-        self._ended(link, pending)
+        if link.rests or pending.token is not None:
+            self._ended(link, pending)
         gate = self.view.gate_of(link.member)
         if gate.is_filtering:
             exchange = Exchange(token, pending.method, None, NO_SESSION)
@@ -65,7 +66,10 @@ class FromMembers(SessionLinks):
         except ValueError:
             log.warning("Withheld an answer of %s: it can be read in two ways.", link.name)
             raw = error_reply(token, INTERNAL_ERROR, INVALID_ANSWER)
-        self.say(raw)
+        if raw is message.raw:
+            self.say_answer(message)
+        else:
+            self.say(raw)
 
     def _say_instead(self, verdict: object, token: bytes) -> None:
         if isinstance(verdict, Forward) and verdict.message is not None:

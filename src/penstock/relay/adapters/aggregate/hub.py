@@ -23,6 +23,7 @@ from penstock.relay.adapters.aggregate.replies import reply_alone
 from penstock.relay.adapters.aggregate.view import View
 from penstock.relay.contracts import UpstreamLink
 from penstock.wire.mcp.eras import Era
+from penstock.wire.mcp.mcp_headers import SchemaBook
 from penstock.wire.mcp.message import Message
 from penstock.wire.mcp.replies import printable
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # loaded where lists are kept
 
 log = logging.getLogger("penstock")
 
-OpenMember = Callable[[MemberTerms, object | None], UpstreamLink]
+OpenMember = Callable[[MemberTerms, object | None, SchemaBook], UpstreamLink]
 
 
 class AllFailed(UpstreamError):
@@ -96,7 +97,10 @@ class Hub:
             self.keeping.load()
 
     def _new_member(self, terms: MemberTerms) -> Member:
-        return Member(terms, lambda credential: self._open_member(terms, credential))
+        # Lists are learnt over one link and tools are called over others: which arguments of a tool travel in
+        # headers is known to all of them.
+        schemas = SchemaBook()
+        return Member(terms, lambda credential: self._open_member(terms, credential, schemas))
 
     def new_view(
         self, choice: ToolFilter, only: frozenset[str] | None = None, search: SearchTerms | None = None

@@ -1,9 +1,14 @@
-"""Answers of our own to an upstream's questions."""
+"""Answers of our own, to clients and to upstreams' questions."""
 
 from __future__ import annotations
 
+import msgspec
+
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Batch, Kind, Message, read_upstream_message
 from penstock.wire.mcp.replies import error_reply, result_reply
+
+_RESULT = b'{"jsonrpc":"2.0","id":%b,"result":'
+_VERSION = msgspec.Raw(b'"2.0"')
 
 
 def as_message(raw: bytes) -> Message:
@@ -11,6 +16,17 @@ def as_message(raw: bytes) -> Message:
     message = read_upstream_message(raw)
     assert not isinstance(message, Batch)
     return message
+
+
+def maybe_result(raw: bytes, id_token: bytes) -> Message | None:
+    """A result that we made ourselves, of parts that were read strictly; None for an error. A list of many
+    tools is not read again to find out what we have written."""
+    head = _RESULT % id_token
+    if not raw.startswith(head):
+        return None
+    result = msgspec.Raw(raw[len(head) : -1])
+    members = {"jsonrpc": _VERSION, "id": msgspec.Raw(id_token), "result": result}
+    return Message(raw, Kind.RESPONSE, id_token, None, members)
 
 
 def reply_alone(message: Message) -> Message | None:

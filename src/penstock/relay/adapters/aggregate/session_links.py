@@ -24,6 +24,7 @@ from penstock.relay.adapters.aggregate.questions import Questions
 from penstock.relay.adapters.aggregate.resources import Resources
 from penstock.relay.adapters.aggregate.view import View
 from penstock.relay.contracts import LinkFacts, UpstreamReceiver
+from penstock.relay.session_relay import SessionRelay
 from penstock.wire.mcp.eras import Era, maybe_modern_meta
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, METHOD_NOT_FOUND, Kind, Message
@@ -360,6 +361,14 @@ class SessionLinks(LinkOwner):
         assert self.receiver is not None
         if not self.is_over:
             self.receiver.from_upstream(raw)
+
+    def say_answer(self, message: Message) -> None:
+        """The same with an answer that is as its upstream sent it, and was read as a relay reads it."""
+        receiver = self.receiver
+        if type(receiver) is SessionRelay and not self.is_over:
+            receiver.take_upstream_response(message)
+        else:
+            self.say(message.raw)
 
     def back(self, member: Member) -> None:
         """A member that was lost is there again."""

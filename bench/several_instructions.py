@@ -1,0 +1,134 @@
+"""What several upstreams and known callers cost in instructions, which a busy machine does not change.
+
+    python -m bench.several_instructions
+
+Everything runs under callgrind, once with few exchanges and once with more, as in `bench.instructions`; the
+difference is what one exchange costs. Code 1 where a bar is missed, 3 without valgrind. About ten minutes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.instructions import (
+    INITIALIZE,
+    INITIALIZED,
+    NO_VALGRIND,
+    START_SECONDS,
+    Way,
+    build,
+    call,
+    count,
+    exchanged,
+    listing,
+    penstock,
+)
+from bench.several_cost import UPSTREAM, config
+from bench.targets import upstream_command
+
+TOKEN = "bench-token"  # not a secret: it opens this benchmark
+BARS = {
+    "5 x 20 over one upstream, call": 1.25,
+    "5 x 20 over one with 100 tools, list": 1.05,
+    "50 x 200 over 5 x 20, call": 1.02,
+    "a static token over none, call": 1.03,
+}
+
+
+def over_stdio(members: int, tools: int, listed: bool = False) -> Way:
+    """Calls or lists over stdio, with so many upstreams."""
+
+    def run(exchanges: int, counted: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = config(Path(folder), "several", members, tools, wait="10m")
+            with penstock(["--stdio", "--config", file], counted) as process:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                asked = [INITIALIZE, listing(-1), *(ask(number) for number in range(exchanges))]
+                for number, message in enumerate(asked):
+                    process.stdin.write(message + b"\n")
+                    answer = _answer(process.stdout)
+                    assert b'"result"' in answer[:200], answer[:200]
+                    if not number:
+                        process.stdin.write(INITIALIZED + b"\n")
+                process.stdin.close()
+                process.wait(START_SECONDS)
+
+    ask = listing if listed else call
+    return Way(run, 100, 300) if listed else Way(run)
+
+
+def _answer(lines: Any) -> bytes:
+    """The next response; notices of a late upstream are none."""
+    while True:
+        line: bytes = lines.readline()
+        assert line, "Penstock has ended"
+        if b'"id":' in line[:60]:
+            return line
+
+
+def over_http(token: str | None) -> Way:
+    """Calls over HTTP to an upstream on HTTP, by a caller with a token or by anybody."""
+
+    def run(exchanges: int, counted: Path) -> None:
+        upstream = subprocess.Popen(upstream_command("http"), stdout=subprocess.PIPE)
+        try:
+            assert upstream.stdout is not None
+            # On both sides alike no header of a client goes up: only who may come in differs.
+            up = {"url": f"http://127.0.0.1:{int(upstream.stdout.readline())}/mcp", "auth": "strip"}
+            whole: dict[str, Any] = {"upstream": up}
+            if token is not None:
+                digest = hashlib.sha256(token.encode()).hexdigest()
+                whole["auth"] = {"tokens": [{"id": "bench", "sha256": digest}]}
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder, "callers.json")
+                file.write_text(json.dumps(whole))
+                more = b"" if token is None else b"Authorization: Bearer %b\r\n" % token.encode()
+                exchanged(
+                    ["--config", str(file)], counted, [call(number) for number in range(exchanges)], more
+                )
+        finally:
+            upstream.kill()
+            upstream.wait()
+
+    return Way(run)
+
+
+def main() -> int:
+    if shutil.which("valgrind") is None:
+        print("Instructions are not counted: valgrind is not here.", file=sys.stderr)
+        return NO_VALGRIND
+    ways = {
+        "one upstream, call": over_stdio(1, 20),
+        "5 x 20, call": over_stdio(5, 20),
+        "50 x 200, call": over_stdio(50, 200),
+        "one with 100 tools, list": over_stdio(1, 100, listed=True),
+        "5 x 20, list": over_stdio(5, 20, listed=True),
+        "no token, call": over_http(None),
+        "a static token, call": over_http(TOKEN),
+    }
+    print(f"Instructions for one exchange, {build()}, upstreams as {UPSTREAM[-2]}:", flush=True)
+    found = {}
+    for name, way in ways.items():
+        found[name] = count(way)
+        print(f"  {name}: {found[name]:,}", flush=True)
+    ratios = {
+        "5 x 20 over one upstream, call": found["5 x 20, call"] / found["one upstream, call"],
+        "5 x 20 over one with 100 tools, list": found["5 x 20, list"] / found["one with 100 tools, list"],
+        "50 x 200 over 5 x 20, call": found["50 x 200, call"] / found["5 x 20, call"],
+        "a static token over none, call": found["a static token, call"] / found["no token, call"],
+    }
+    for name, ratio in ratios.items():
+        print(f"{name}: {ratio:.3f}, bar {BARS[name]:.2f}{'' if ratio <= BARS[name] else '  MISSED'}")
+    return int(any(ratio > BARS[name] for name, ratio in ratios.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
