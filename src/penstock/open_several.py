@@ -175,7 +175,7 @@ class Several:
         """How the upstreams are, a line each."""
         from penstock.relay.adapters.aggregate.status import status_lines
 
-        lines = status_lines(self.view, asyncio.get_running_loop().time())
+        lines = status_lines(self.hub, asyncio.get_running_loop().time())
         return "".join(f"{line}\n" for line in lines).encode()
 
     def meet(self, on_fatal: Callable[[PenstockError], None], on_ready: Callable[[], None]) -> None:

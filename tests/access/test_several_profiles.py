@@ -58,6 +58,23 @@ def test_27_the_same_names_in_all_profiles(tmp_path: Path) -> None:
         assert b"canary" not in (tmp_path / f"{name}.record").read_bytes()
 
 
+def test_status_tells_of_all_servers_whatever_profiles_show(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    config["mcpServers"]["gone"] = {"command": str(tmp_path / "no-such-program")}
+    config["auth"] = {"tokens": [row("reader", READER, profile="reader"), row("admin", ADMIN, profile="all")]}
+    with Guarded(tmp_path, config) as proxy:
+        door = proxy.door(READER)
+        door.begin()
+        assert tools_of(door) == ["find", "read"]
+        url = f"http://127.0.0.1:{proxy.port}"
+        asked = [sys.executable, "-m", "penstock", "status", url]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=30)
+        states = [line.split()[:2] for line in done.stdout.splitlines()]
+        assert states == [["docs", "ready"], ["shop", "ready"], ["gone", "down"]]
+        assert done.returncode == 3
+        assert "canary" not in done.stdout
+
+
 def test_one_profile_over_stdio(tmp_path: Path) -> None:
     file = tmp_path / "penstock.yaml"
     # Only what the profile shows is asked for its tools here: who wants the same names says always.

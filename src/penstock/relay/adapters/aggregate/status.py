@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from penstock.relay.adapters.aggregate.hub import Hub
 from penstock.relay.adapters.aggregate.member import Breaker, Member, State
 from penstock.relay.adapters.aggregate.view import View
 from penstock.wire.mcp.replies import one_line
 
 
-def status_lines(view: View, now: float) -> list[str]:
-    """One line for each upstream, in the order of trust."""
-    return [one_line(_line(member, view, now)) for member in view.members]
+def status_lines(hub: Hub, now: float) -> list[str]:
+    """One line for each upstream, in the order of trust, with what the widest profile shows of it: one that
+    only some profiles have is down all the same."""
+    views = sorted(hub.views, key=lambda view: -len(view.members))
+    lines = []
+    for member in hub.members.values():
+        view = next((one for one in views if member in one.members), views[0])
+        lines.append(one_line(_line(member, view, now)))
+    return lines
 
 
 def _line(member: Member, view: View, now: float) -> str:
