@@ -314,11 +314,11 @@ def main(argv: list[str] | None = None) -> int:
     log_format = "json" if "--log-format=json" in words or _follows(words, "--log-format", "json") else "text"
     try:
         if words[:1] == ["help"]:
-            return _help(words[1:])
+            return _printed(_help(words[1:]))
         if words and words[0] in VERBS:
-            return _run_verb(words[0], words[1:])
+            return _printed(_run_verb(words[0], words[1:]))
         if words[:1] in (["--help"], ["-h"]):
-            return _help([])
+            return _printed(_help([]))
         options = parse_words(proxy_parser(), words)
         config, file = prepare(options)
         was_piped = is_piped(0)
@@ -331,9 +331,18 @@ def main(argv: list[str] | None = None) -> int:
         say.say_error(error, log_format)
         return error.exit_code
     except BrokenPipeError:
-        return 1  # nobody reads what a command prints
+        # Nobody reads what a command prints. The interpreter would try once more at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _printed(code: int) -> int:
+    """The exit code of a command, now that what it printed has left us."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code
 
 
 def _run_verb(name: str, words: list[str]) -> int:

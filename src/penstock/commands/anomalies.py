@@ -9,6 +9,7 @@ import sys
 import msgspec
 
 from penstock.arguments import Parser
+from penstock.commands.filtered import recordings_of
 from penstock.commands.results import FOUND
 from penstock.learn.alerts import Alarm, check_kinds, parse_budget
 from penstock.learn.baseline_file import load_baseline
@@ -32,7 +33,7 @@ def parser() -> Parser:
         "there are alerts.",
     )
     add = made.add_argument
-    add("files", nargs="+", metavar="RECORDING", help="recordings to look at")
+    add("files", nargs="+", metavar="RECORDING", help="recordings to look at, or folders of them")
     add("--baseline", metavar="FILE", required=True, help="what penstock baseline has written")
     add("--budget", default="1/500", help="usual sessions that may raise an alert; default 1/500")
     add("--watch", default="", metavar="KINDS", help="only these kinds, with commas between")
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     for sentence in alarm.silent():
         log.warning("%s.", sentence)
     sessions = set()
-    for event in read_events(options.files):
+    for event in read_events(recordings_of(options.files)):
         sessions.add(event.session)
         for alert in alarm.take(event):
             if options.format == "json":

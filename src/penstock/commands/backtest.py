@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from penstock.arguments import Parser
 from penstock.commands.backtest_run import BEFORE_THE_GATE, STOPPED, Judge, Judged
+from penstock.commands.filtered import recordings_of
 from penstock.commands.results import FOUND, json_text
 from penstock.config.file import load_file
 from penstock.config.model import FileConfig
@@ -21,8 +22,12 @@ from penstock.observe.recording import Line
 from penstock.observe.rows import MessageRow, Rows
 from penstock.wire.mcp.replies import one_line
 
-USAGE = "penstock backtest FILE --config NEW [--against OLD] [--webhook allow|block] [--script allow|block]"
+USAGE = (
+    "penstock backtest FILE... --config FILE [--against FILE] [--webhook allow|block] [--script allow|block]"
+)
 _KEPT_INDEXES = 10_000
+
+log = logging.getLogger("penstock")
 
 
 def parser() -> Parser:
@@ -30,14 +35,14 @@ def parser() -> Parser:
     made = Parser(
         prog="penstock backtest",
         usage=USAGE,
-        description="Say what the rules of a configuration would have done to a recording: which messages "
+        description="Say what the rules of a configuration would have done to recordings: which messages "
         "they would have blocked, passed or changed otherwise. The recorded clock drives limits, ages and "
         "caches; no socket is opened and nothing is started. Exit 3 when something would have differed.",
     )
     add = made.add_argument
-    add("file", metavar="FILE", help="the recording")
-    add("--config", metavar="NEW", required=True, help="the configuration to try")
-    add("--against", metavar="OLD", help="compare with these rules, and not with what was recorded")
+    add("files", nargs="+", metavar="FILE", help="recordings, or folders of them")
+    add("--config", metavar="FILE", required=True, help="the configuration to try")
+    add("--against", metavar="FILE", help="compare with these rules, and not with what was recorded")
     add(
         "--webhook",
         choices=("allow", "block"),
@@ -55,6 +60,7 @@ class Difference(Struct):
     kind: str
     rule: str
     what: str
+    file: str
     count: int = 0
     indexes: list[int] = field(default_factory=list)
 
@@ -80,33 +86,61 @@ class Report(Struct):
 
 def run(options: argparse.Namespace) -> int:
     """Judges everything again; gives back the exit code."""
-    logging.getLogger("penstock").setLevel(logging.ERROR)  # rules that log would talk between the lines
+    log.setLevel(logging.ERROR)  # rules that log would talk between the lines
     new = load_file(options.config)
     old = None if options.against is None else load_file(options.against)
-    report = asyncio.run(_Backtest(options, new, old).run())
-    sys.stdout.write(json_text(report) if options.format == "json" else _as_text(report))
+    files = recordings_of(options.files)
+    report = Report()
+    found = Found([rule.id for rule in new.interceptor.rules if rule.enabled] if new.interceptor else [])
+    for path in files:
+        # Each file is one process: its limits, its caches, and the tools of its upstream.
+        asyncio.run(_Backtest(options, path, (new, old), report, found).run(is_alone=len(files) == 1))
+    report.sessions = len(found.sessions)
+    report.differences = sorted(
+        found.differences.values(), key=lambda one: (one.kind, -one.count, one.rule, one.file)
+    )
+    report.never_hit = [rule for rule in found.ids if rule not in found.hit]
+    sys.stdout.write(json_text(report) if options.format == "json" else _as_text(report, len(files) > 1))
     return FOUND if report.is_different else 0
 
 
+class Found(Struct):
+    """What is known so far, over all files."""
+
+    ids: list[str]  # of the rules that could be hit
+    hit: set[str] = field(default_factory=set)
+    differences: dict[tuple[str, str, str, str], Difference] = field(default_factory=dict)
+    sessions: set[str] = field(default_factory=set)
+
+
 class _Backtest:
-    def __init__(self, options: argparse.Namespace, new: FileConfig, old: FileConfig | None) -> None:
-        self._path = options.file
+    """One recording, judged again."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        path: str,
+        configs: tuple[FileConfig, FileConfig | None],
+        report: Report,
+        found: Found,
+    ) -> None:
+        new, old = configs
+        self._path = path
         self._new = Judge(new, options.webhook, options.script)
         self._old = None if old is None else Judge(old, options.webhook, options.script)
-        rules = new.interceptor
-        self._ids = [rule.id for rule in rules.rules if rule.enabled] if rules is not None else []
-        self._hit: set[str] = set()
-        self._found: dict[tuple[str, str, str], Difference] = {}
-        self._sessions: set[str] = set()
-        self._report = Report()
+        self._found = found
+        self._report = report
 
-    async def run(self) -> Report:
-        """The report."""
+    async def run(self, is_alone: bool) -> None:
+        """Adds what differs to the report."""
         pages = _first_list(self._path)
         for judge in (self._new, self._old):
             if judge is not None and pages:
                 judge.learn(pages)
             if judge is not None and judge.needs_catalog:
+                if not is_alone:
+                    log.error("%s has no tool list and was left out.", self._path)
+                    return
                 raise ConfigError(
                     f"There is no tool list in {self._path}",
                     "Which tools a filter keeps cannot be known without one",
@@ -115,17 +149,12 @@ class _Backtest:
         for row in Rows().all(RecordingReader(self._path, progress.add)):
             await self._take(row)
         progress.end()
-        report = self._report
-        report.sessions = len(self._sessions)
-        report.differences = sorted(self._found.values(), key=lambda one: (one.kind, -one.count, one.rule))
-        report.never_hit = [rule for rule in self._ids if rule not in self._hit]
-        return report
 
     async def _take(self, row: MessageRow) -> None:
         line, report = row.line, self._report
         if line.sender == "penstock" or line.lost is not None or _is_ours(row):
             return
-        self._sessions.add(line.s)
+        self._found.sessions.add(line.s)
         is_outside = line.by in BEFORE_THE_GATE
         new = None if is_outside else await self._new.judge(line)
         old = _recorded(line)
@@ -135,7 +164,7 @@ class _Backtest:
         if new is None:
             report.same += 1
             return
-        self._hit.update((new.rule, *new.rules))
+        self._found.hit.update((new.rule, *new.rules))
         report.assumed += new.is_assumed
         kind = _difference(old, new)
         if kind is None:
@@ -149,7 +178,8 @@ class _Backtest:
         report.newly_passed += kind == "newly passed"
         report.changed += kind == "changed otherwise"
         what = f"{row.method} {row.tool}".strip() or row.line.kind
-        found = self._found.setdefault((kind, rule, what), Difference(kind, rule, what))
+        key = (kind, rule, what, self._path)
+        found = self._found.differences.setdefault(key, Difference(*key))
         found.count += 1
         if len(found.indexes) < _KEPT_INDEXES:
             found.indexes.append(row.line.i)
@@ -197,14 +227,14 @@ def _first_list(path: str) -> list[bytes]:
 # --- forms ------------------------------------------------------------------------------------------------
 
 
-def _as_text(report: Report) -> str:
+def _as_text(report: Report, is_many: bool) -> str:
     lines = [
         f"{report.messages:,} messages, {report.sessions:,} sessions: {report.same:,} same, "
         f"{report.newly_blocked:,} newly blocked, {report.newly_passed:,} newly passed, "
         f"{report.changed:,} changed otherwise; {report.assumed:,} assumed"
     ]
     for one in report.differences:
-        where = f"first {one.indexes[0]:,}, last {one.indexes[-1]:,}"
+        where = f"first {one.indexes[0]:,}, last {one.indexes[-1]:,}" + (f"  {one.file}" if is_many else "")
         lines.append(one_line(f"{one.kind}  {one.rule or '-'}  {one.count:,}  {one.what}  {where}"))
     if report.never_hit:
         lines.append(one_line(f"never hit: {', '.join(report.never_hit)}"))

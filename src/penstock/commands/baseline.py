@@ -8,6 +8,7 @@ import sys
 import msgspec
 
 from penstock.arguments import Parser
+from penstock.commands.filtered import recordings_of
 from penstock.errors import ConfigError
 from penstock.learn.baseline_file import build_baseline, encode_baseline, write_baseline
 from penstock.learn.learner import Lock
@@ -26,7 +27,7 @@ def parser() -> Parser:
         "which something was refused are left out, and so are those that an alert names.",
     )
     add = made.add_argument
-    add("files", nargs="+", metavar="RECORDING", help="recordings to learn from")
+    add("files", nargs="+", metavar="RECORDING", help="recordings to learn from, or folders of them")
     add("--out", metavar="FILE", required=True, help="the baseline; it is written anew")
     add("--group-by", choices=("client_name",), default="", help="learn for each of these on its own")
     add("--alerts", metavar="FILE", help="alerts of before: their sessions are not learned from")
@@ -36,7 +37,7 @@ def parser() -> Parser:
 def run(options: argparse.Namespace) -> int:
     """Writes the baseline; gives back the exit code."""
     alerted = frozenset() if options.alerts is None else _alerted(options.alerts)
-    built = build_baseline(options.files, options.group_by, alerted)
+    built = build_baseline(recordings_of(options.files), options.group_by, alerted)
     baseline = built.baseline
     with Lock(options.out):
         write_baseline(options.out, baseline)

@@ -6,31 +6,30 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.clients.edits import Edit
 from penstock.clients.entry import Entry
 from penstock.clients.places import Machine
 from penstock.commands.selectors import has_terminal, is_agreed, print_json, remark, show_plan
 from penstock.errors import ConfigError
-from penstock.home.change import Plan, make_plan, token_for, write_plan
+from penstock.home.change import Plan, token_for, write_plan
 from penstock.home.inventory import FoundFile, reread
 from penstock.home.journal import Journal
 from penstock.home.state_folder import exclusive
 
-Edits = Callable[[FoundFile, Entry], list[Edit]]
+Planner = Callable[[FoundFile, list[Entry]], Plan]
 
 
 class Job:
     """One run of a command that changes AI clients' files."""
 
     def __init__(
-        self, machine: Machine, options: argparse.Namespace, folder: Path, verb: str, edits: Edits
+        self, machine: Machine, options: argparse.Namespace, folder: Path, verb: str, planner: Planner
     ) -> None:
-        """`verb` is what the journal calls it; `edits` are made anew where a file may have changed."""
+        """`verb` is what the journal calls it; the `planner` is asked again where a file may have changed."""
         self._machine = machine
         self._options = options
         self._folder = folder
         self._verb = verb
-        self._edits = edits
+        self._planner = planner
 
     def carry_out(self, plans: list[Plan], nothing: str) -> int:
         """Shows the plans and, if somebody agrees, writes them; says `nothing` if there is nothing to do."""
@@ -59,7 +58,7 @@ class Job:
     def _again(self, plan: Plan) -> Plan:
         found = reread(self._machine, plan.found)
         paths = {entry.path for entry in plan.entries}
-        return make_plan(found, [entry for entry in found.entries if entry.path in paths], self._edits)
+        return self._planner(found, [entry for entry in found.entries if entry.path in paths])
 
 
 def is_to_be_written(options: argparse.Namespace, plans: list[Plan]) -> bool:

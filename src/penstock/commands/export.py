@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -12,8 +11,8 @@ import msgspec
 
 from penstock import __version__
 from penstock.arguments import Parser
-from penstock.errors import ConfigError
 from penstock.observe.masking import Masker
+from penstock.observe.new_file import new_file
 from penstock.observe.progress import Progress, size_of
 from penstock.observe.reader import RecordingReader
 from penstock.observe.rows import MessageRow, Rows
@@ -40,13 +39,9 @@ def parser() -> Parser:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the file; gives back the exit code."""
-    try:
-        fd = os.open(options.out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except OSError as why:
-        raise ConfigError(f"Cannot write {options.out}", str(why.strerror or why)) from None
     progress = Progress("messages", size_of([options.file]))
     reader = RecordingReader(options.file, progress.add)
-    with os.fdopen(fd, "wb") as out:
+    with new_file(options.out) as out:
         (_write_har if options.to == "har" else _write_otlp)(reader, out)
     progress.end()
     return 0

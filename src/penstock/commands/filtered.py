@@ -46,7 +46,12 @@ def split_files(words: list[str]) -> tuple[list[str], list[str]]:
     count = 1
     while count < len(words) and os.path.exists(words[count]):
         count += 1
-    return [path for word in words[:count] for path in files_of(word)], words[count:]
+    return recordings_of(words[:count]), words[count:]
+
+
+def recordings_of(words: list[str]) -> list[str]:
+    """Files as they were named, and those in folders. Raises ConfigError."""
+    return [path for word in words for path in files_of(word)]
 
 
 def files_of(word: str) -> list[str]:

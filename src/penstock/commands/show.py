@@ -31,14 +31,14 @@ def parser() -> Parser:
         prog="penstock show",
         usage=USAGE,
         description="Show what a recording holds, one message a row. WORDS is a filter, such as "
-        "tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.",
+        "tool:git_* ms>500 or verdict:block,deny; -rule:no-keys leaves out what matches.",
     )
     add = made.add_argument
     add(
         "words",
         nargs="+",
         metavar="FILE|WORDS",
-        help="recordings, .gz and .zst too, or a folder of them; then a filter: see seeing.md",
+        help="recordings, .gz and .zst too, or a folder of them; then a filter: see docs/seeing.md",
     )
     add("--follow", action="store_true", help="go on with what is recorded from now on")
     made.add_format("rows, JSON lines or the bytes", "raw")
@@ -53,18 +53,26 @@ def run(options: argparse.Namespace) -> int:
     wanted = compile_filter(" ".join(terms))
     form = {"table": _as_row, "json": _as_json, "raw": _as_bytes}[options.format]
     out = sys.stdout.buffer
-    if options.format == "table":
-        out.write(_HEAD)
+    has_head = options.format != "table"
     arrays: set[int] = set()  # shown as they came: their messages would come twice
     for path in files:
         arrays.clear()
+        is_named = len(files) == 1 or options.format != "table"  # numbers begin anew in each file
         for row in Rows().all(_lines(path, options.follow)):
             if wanted.matches(row) and row.line.batch not in arrays:
+                if not has_head:
+                    out.write(_HEAD)
+                    has_head = True
+                if not is_named:
+                    out.write(f"{one_line(path)}:\n".encode("utf-8", "replace"))
+                    is_named = True
                 out.write(form(row))
                 if row.line.kind == "batch" and form is _as_bytes:
                     arrays.add(row.line.i)
                 if options.follow:
                     out.flush()
+    if not has_head:
+        out.write(_HEAD)
     out.flush()
     return 0
 

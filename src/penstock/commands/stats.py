@@ -16,9 +16,7 @@ from penstock.observe.rows import Rows
 from penstock.observe.statistics import BY, Statistics, Tally
 from penstock.wire.mcp.replies import one_line
 
-USAGE = (
-    "penstock stats FILE... [WORDS...] [--by WHAT] [--compare FILE] [--config RULES] [--format table|json]"
-)
+USAGE = "penstock stats FILE... [WORDS...] [--by WHAT] [--compare FILE] [--config FILE] [--format table|json]"
 _SHIFT = 2.0  # a rate that is so many times as high, or as low, has shifted
 
 
@@ -35,7 +33,7 @@ def parser() -> Parser:
     add("words", nargs="+", metavar="FILE|WORDS", help="files, then the words of a filter")
     add("--by", choices=BY, default="tool", help="what the rows are; default tool")
     add("--compare", metavar="FILE", help="an older recording")
-    add("--config", metavar="RULES", help="the rules, to say which of them were never hit")
+    add("--config", metavar="FILE", help="the rules, to say which of them were never hit")
     made.add_format("a table or JSON")
     return made
 

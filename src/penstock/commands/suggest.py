@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.arguments import Parser
 from penstock.commands.backtest_run import STOPPED, Judge
+from penstock.commands.filtered import recordings_of
 from penstock.commands.results import json_text
 from penstock.config.file import parse_file
 from penstock.errors import ConfigError
@@ -37,7 +38,7 @@ def parser() -> Parser:
         "suggested. Nothing is put in force: the file is for you to read.",
     )
     add = made.add_argument
-    add("files", nargs="+", metavar="RECORDING", help="recordings to learn from")
+    add("files", nargs="+", metavar="RECORDING", help="recordings to learn from, or folders of them")
     add("--hold-out", default="30%", metavar="SHARE", help="of the sessions, the last ones; default 30%%")
     add("--min-support", type=int, default=20, metavar="CALLS", help="calls that a rule needs; default 20")
     add("--max-refused", type=int, default=0, metavar="CALLS", help="held-out calls it may refuse; default 0")
@@ -49,9 +50,10 @@ def parser() -> Parser:
 def run(options: argparse.Namespace) -> int:
     """Suggests rules; gives back the exit code."""
     logging.getLogger("penstock").setLevel(logging.ERROR)
-    held, profiles, count = learn(options.files, _share(options.hold_out))
+    files = recordings_of(options.files)
+    held, profiles, count = learn(files, _share(options.hold_out))
     found = suggest(profiles, max(1, options.min_support))
-    asyncio.run(_try_all(options.files, held, found, options.max_refused))
+    asyncio.run(_try_all(files, held, found, options.max_refused))
     text = as_yaml(found, count, len(held))
     config = parse_file("suggested.yaml", text.encode())  # what check would say
     assert config.interceptor is not None

@@ -6,8 +6,6 @@ import argparse
 from pathlib import Path
 
 from penstock.arguments import Parser
-from penstock.clients.edits import Edit
-from penstock.clients.entry import Entry
 from penstock.clients.places import Machine, Place
 from penstock.clients.wrapping import unwrap_edits
 from penstock.commands.carry_out import Job, is_to_be_written, say_done
@@ -24,6 +22,7 @@ from penstock.home.inventory import Choice, FoundFile, client_called, survey, th
 from penstock.home.journal import Change, Journal, Record
 from penstock.home.state_folder import exclusive, state_folder
 from penstock.home.target import Target, digest
+from penstock.home.way_back import WayBack
 from penstock.platforms import refuse_unfit_system
 
 USAGE = "penstock unwrap (SERVER... | --all | --undo [ID]) [--client C] [OPTIONS]"
@@ -61,16 +60,14 @@ def run(options: argparse.Namespace) -> int:
         if name not in names:
             faults = [file.fault for file in found if file.fault is not None]
             raise faults[0] if faults else ConfigError(f"No server is called {name} there")
+    way_back = WayBack(Journal(folder))
     plans = [
-        make_plan(file, [entry for entry in file.entries if entry.wrapped is not None], _edits)
+        way_back.plan(file, [entry for entry in file.entries if entry.wrapped is not None])
         for file in found
         if any(entry.wrapped is not None for entry in file.entries)
     ]
-    return Job(machine, options, folder, "unwrap", _edits).carry_out(plans, "Nothing there is wrapped.")
-
-
-def _edits(_found: FoundFile, entry: Entry) -> list[Edit]:
-    return unwrap_edits(entry)
+    job = Job(machine, options, folder, "unwrap", way_back.plan)
+    return job.carry_out(plans, "Nothing there is wrapped.")
 
 
 def _undo(machine: Machine, options: argparse.Namespace, journal: Journal, folder: Path) -> int:

@@ -13,6 +13,7 @@ from msgspec import Struct, field, structs
 
 from penstock.arguments import Parser
 from penstock.commands.backtest_run import BEFORE_THE_GATE, STOPPED, Judge
+from penstock.commands.filtered import recordings_of
 from penstock.commands.results import FOUND, json_text
 from penstock.config.file import load_file
 from penstock.config.variants import VariantSet
@@ -37,7 +38,7 @@ def parser() -> Parser:
         "sessions that had the set when they were recorded. Exit 3 when sets disagree.",
     )
     add = made.add_argument
-    add("files", nargs="+", metavar="RECORDING", help="recordings")
+    add("files", nargs="+", metavar="RECORDING", help="recordings, or folders of them")
     add("--config", metavar="FILE", required=True, help="the configuration with the variants section")
     made.add_format("sentences, or one JSON object")
     return made
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         rules = config if one.config is None else one.config
         judges.append((one, Judge(structs.replace(rules, variants=None))))
     tallies = {one.name: Tally() for one, _ in judges}
-    asyncio.run(_judge(options.files, judges, tallies))
+    asyncio.run(_judge(recordings_of(options.files), judges, tallies))
     facts = [_facts(one, tallies[one.name], tallies[judges[0][0].name]) for one, _ in judges]
     if options.format == "json":
         sys.stdout.write(json_text({"sets": facts}))

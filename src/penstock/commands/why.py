@@ -16,7 +16,7 @@ from penstock.observe.recording import Line
 from penstock.observe.rows import MessageRow, Rows
 from penstock.wire.mcp.replies import one_line
 
-USAGE = "penstock why FILE N [--config RULES] [--format table|json]"
+USAGE = "penstock why FILE N [--config FILE] [--format table|json]"
 _SHOWN = 2_000
 
 
@@ -39,7 +39,7 @@ def parser() -> Parser:
     add = made.add_argument
     add("file", metavar="FILE", help="the recording")
     add("number", metavar="N", type=int, help="the number of the message, as show prints it")
-    add("--config", metavar="RULES", help="the configuration whose rules are to be explained")
+    add("--config", metavar="FILE", help="the configuration whose rules are to be explained")
     made.add_format("sentences, or one JSON object")
     return made
 

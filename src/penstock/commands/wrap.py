@@ -6,11 +6,13 @@ import argparse
 import os
 
 from penstock.arguments import Parser
+from penstock.clients.client_file import CannotEdit
 from penstock.clients.edits import Edit
 from penstock.clients.entry import Entry
 from penstock.clients.places import Machine
 from penstock.clients.wrapping import wrap_edits
 from penstock.commands.carry_out import Job
+from penstock.commands.results import FOUND
 from penstock.commands.selectors import (
     add_agreement,
     add_selectors,
@@ -18,6 +20,7 @@ from penstock.commands.selectors import (
     has_terminal,
     remark,
 )
+from penstock.config.formats.document import Path
 from penstock.config.model import count, make_filter
 from penstock.errors import ConfigError, UsageError
 from penstock.home.change import Plan, make_plan
@@ -82,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     if not job.choose([entry for entries in wanted.values() for entry in entries]):
         remark("Nothing was written.")
         return 1
-    plans = [make_plan(file, wanted[id(file)], job.edits) for file in found if wanted[id(file)] or file.fault]
+    plans = [job.plan(file, wanted[id(file)]) for file in found if wanted[id(file)] or file.fault]
     return job.carry_out(plans)
 
 
@@ -104,6 +107,8 @@ class _Wrapping:
         self._folder = state_folder(machine.home, machine.environ)
         self._words = _option_words(options)
         self._asked: set[str] = set()  # URLs that have been greeted
+        self._left: dict[tuple[str, Path], str] = {}  # what cannot be wrapped, and why
+        self._is_whole = True  # whether every server can be
 
     def refuse_missing(self, found: list[FoundFile]) -> None:
         names = {entry.name for file in found for entry in file.entries}
@@ -132,12 +137,25 @@ class _Wrapping:
             self._words = (*self._words, *picked)
         return picked is not None
 
-    def edits(self, found: FoundFile, entry: Entry) -> list[Edit]:
-        """What wraps one entry."""
-        if not self._options.servers and (entry.refusal is not None or entry.wrapped is not None):
+    def plan(self, found: FoundFile, entries: list[Entry]) -> Plan:
+        """What wraps these entries of one file."""
+        return make_plan(found, entries, self._edits)
+
+    def _edits(self, _found: FoundFile, entry: Entry) -> list[Edit]:
+        penstock, words = self._penstock(entry), self._words_for(entry)
+        if self._options.servers:
+            self._refuse_login(entry)
+            return wrap_edits(entry, penstock, words)
+        if entry.wrapped is not None:
             return []
-        self._refuse_login(entry)
-        return wrap_edits(entry, self._penstock(entry), self._words_for(entry))
+        # One server among many that cannot be wrapped must not leave all the others without Penstock.
+        try:
+            self._refuse_login(entry)
+            return wrap_edits(entry, penstock, words)
+        except (CannotEdit, ConfigError) as why:
+            self._left[(entry.name, entry.path)] = str(why)
+            self._is_whole &= entry.refusal is not None  # what is built into a client is no server to wrap
+            return []
 
     def _refuse_login(self, entry: Entry) -> None:
         """Raises ConfigError for a URL that wants a login: only the client can do that."""
@@ -175,11 +193,16 @@ class _Wrapping:
 
     def carry_out(self, plans: list[Plan]) -> int:
         """Shows the plans and, if somebody agrees, writes them."""
-        job = Job(self._machine, self._options, self._folder, "wrap", self.edits)
-        code = job.carry_out(plans, "Already so; nothing to write.")
+        job = Job(self._machine, self._options, self._folder, "wrap", self.plan)
+        nothing = "Already so; nothing to write."
+        if not self._options.servers:
+            nothing = "Nothing to write. To give a wrapped server other options, name it."
+        code = job.carry_out(plans, nothing)
         if code == 0 and not self._options.preview:
             self._make_folders()
-        return code
+        for (name, _path), why in self._left.items():
+            remark(f"{name} stays without Penstock: {why}.")
+        return code if code or self._is_whole else FOUND
 
     def _make_folders(self) -> None:
         """Makes the folders that are recorded into: without them no wrapped server would start."""

@@ -132,6 +132,7 @@ _shtab_penstock_check__h_nargs=0
 _shtab_penstock_check___help_nargs=0
 _shtab_penstock_rules__h_nargs=0
 _shtab_penstock_rules___help_nargs=0
+_shtab_penstock_backtest_pos_0_nargs=+
 _shtab_penstock_backtest__h_nargs=0
 _shtab_penstock_backtest___help_nargs=0
 _shtab_penstock_lock_pos_0_nargs='*'

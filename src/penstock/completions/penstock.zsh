@@ -12,7 +12,7 @@ _shtab_penstock_commands() {
   local _commands=(
     anomalies:'Say which recorded sessions are unusual by a baseline, and why, in words that can be checked against the recording: `penstock why RECORDING NUMBER` shows the message. Exit 3 when there are alerts.'
     audit:'query: the entries that a filter finds, as JSON lines. verify: whether the chain of entries holds, over rotated files too; exit 3 and the first fault if not. head: where the chain stands, for --expect another day.'
-    backtest:'Say what the rules of a configuration would have done to a recording: which messages they would have blocked, passed or changed otherwise. The recorded clock drives limits, ages and caches; no socket is opened and nothing is started. Exit 3 when something would have differed.'
+    backtest:'Say what the rules of a configuration would have done to recordings: which messages they would have blocked, passed or changed otherwise. The recorded clock drives limits, ages and caches; no socket is opened and nothing is started. Exit 3 when something would have differed.'
     baseline:'Learn what is usual from recordings: which tools, places, shapes, sizes, rates, errors, orders and hours. The file holds digests and counts, and nothing that was said. Sessions in which something was refused are left out, and so are those that an alert names.'
     check:'Say whether a configuration file is right: every fault with its line and a hint, or, if it is, what it will do, in plain words.'
     clients:'Show the MCP servers that the AI clients on this machine start, and which of them are behind Penstock. Nothing is changed.'
@@ -24,7 +24,7 @@ _shtab_penstock_commands() {
     mask:'Copy a recording with its secrets masked: by the names of members, by what keys and tokens look like, and by what the mask section of a configuration says.'
     replay:'Answer as the upstream of a recording did: a mock server for tests. Nothing is forwarded. A request that was not recorded gets an error, and the exit code is 3.'
     rules:'Try rules without an upstream: run the fixtures in the file or beside it, or say what the rules would do with the messages on stdin. test exits with 3 when a fixture fails.'
-    show:'Show what a recording holds, one message a row. WORDS is a filter, such as tool:git_* ms>500 or verdict:block,deny; a word that begins with - comes after --.'
+    show:'Show what a recording holds, one message a row. WORDS is a filter, such as tool:git_* ms>500 or verdict:block,deny; -rule:no-keys leaves out what matches.'
     stats:'Count what recordings or audit files hold: calls, errors, blocks, latencies, tokens. WORDS is a filter, as for show. With --compare: what is new since another recording, and which rates have shifted; exit 3 if something has.'
     status:'Show how each upstream of a Penstock with several of them is. The exit code is 0 when all are ready or at rest, 3 when some are not, 4 when none is, 1 when nobody is there.'
     suggest:'Suggest rules that fit recorded calls. The last sessions are held out: each rule is tried on them, and one that would have refused more of their calls than --max-refused is not suggested. Nothing is put in force: the file is for you to read.'
@@ -96,7 +96,7 @@ _shtab_penstock_anomalies_options=(
   "--budget[usual sessions that may raise an alert\; default 1\/500]:budget:"
   "--watch[only these kinds, with commas between]:KINDS:"
   "--format[sentences, or a JSON line for each alert]:format:(table json)"
-  "(*):recordings to look at:"
+  "(*):recordings to look at, or folders of them:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -116,12 +116,12 @@ _shtab_penstock_audit_defaults_added=0
 
 _shtab_penstock_backtest_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--config[the configuration to try]:NEW:"
-  "--against[compare with these rules, and not with what was recorded]:OLD:"
+  "--config[the configuration to try]:FILE:"
+  "--against[compare with these rules, and not with what was recorded]:FILE:"
   "--webhook[what webhooks answer that were not asked]:webhook:(allow block)"
   "--script[what scripts decide that were not run]:script:(allow block)"
   "--format[how to tell the result]:format:(table json)"
-  ":the recording:"
+  "(*):recordings, or folders of them:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -132,7 +132,7 @@ _shtab_penstock_baseline_options=(
   "--out[the baseline\; it is written anew]:FILE:"
   "--group-by[learn for each of these on its own]:group_by:(client_name)"
   "--alerts[alerts of before\: their sessions are not learned from]:FILE:"
-  "(*):recordings to learn from:"
+  "(*):recordings to learn from, or folders of them:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -306,7 +306,7 @@ _shtab_penstock_show_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--follow[go on with what is recorded from now on]"
   "--format[rows, JSON lines or the bytes]:format:(table json raw)"
-  "(*):recordings, .gz and .zst too, or a folder of them\; then a filter\: see seeing.md:"
+  "(*):recordings, .gz and .zst too, or a folder of them\; then a filter\: see docs\/seeing.md:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -316,7 +316,7 @@ _shtab_penstock_stats_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--by[what the rows are\; default tool]:by:(tool method rule client session hour day)"
   "--compare[an older recording]:FILE:"
-  "--config[the rules, to say which of them were never hit]:RULES:"
+  "--config[the rules, to say which of them were never hit]:FILE:"
   "--format[a table or JSON]:format:(table json)"
   "(*):files, then the words of a filter:"
 )
@@ -340,7 +340,7 @@ _shtab_penstock_suggest_options=(
   "--max-refused[held-out calls it may refuse\; default 0]:CALLS:"
   "--out[write the configuration there, and not to stdout]:FILE:"
   "--format[the configuration, or one JSON object with its rules, their counts and the reasons]:format:(table json)"
-  "(*):recordings to learn from:"
+  "(*):recordings to learn from, or folders of them:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -415,7 +415,7 @@ _shtab_penstock_variants_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--config[the configuration with the variants section]:FILE:"
   "--format[sentences, or one JSON object]:format:(table json)"
-  "(*):recordings:"
+  "(*):recordings, or folders of them:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -481,7 +481,7 @@ _shtab_penstock_watch_defaults_added=0
 
 _shtab_penstock_why_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--config[the configuration whose rules are to be explained]:RULES:"
+  "--config[the configuration whose rules are to be explained]:FILE:"
   "--format[sentences, or one JSON object]:format:(table json)"
   ":the recording:"
   ":the number of the message, as show prints it:"

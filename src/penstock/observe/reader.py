@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import stat
 from collections.abc import Callable, Iterator
 from typing import IO
 
@@ -26,11 +24,10 @@ def open_recording(path: str) -> IO[bytes]:
     """The file at `path`, unpacked if it is packed. Raises Unreadable."""
     try:
         file = open(path, "rb")  # noqa: SIM115
+    except IsADirectoryError:
+        raise Unreadable(f"Cannot read the recording: {path}", "It is a folder; name the file") from None
     except OSError as why:
         raise Unreadable(f"Cannot read the recording: {path}", str(why.strerror or why)) from None
-    if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise Unreadable(f"Cannot read the recording: {path}", "It is a folder; name the file")
     if path.endswith(".gz"):
         import gzip
 

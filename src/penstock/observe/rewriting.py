@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import msgspec
 
-from penstock.errors import ConfigError
+from penstock.observe.new_file import new_file
 from penstock.observe.progress import Progress, size_of
 from penstock.observe.reader import Unreadable, maybe_line, open_recording
 from penstock.observe.recording import FORMAT, Line, member_of
@@ -20,16 +19,14 @@ def rewrite(path: str, out: str, message: Callable[[Line], bytes], is_masked: bo
     """Copies the recording at `path` to `out`, with what `message` gives in the place of each message (and of
     what was sent instead). Gives the number of lines that had to be left out."""
     left_out = 0
-    try:
-        fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as why:
-        raise ConfigError(f"Cannot write {out}", str(why.strerror or why)) from None
     progress = Progress("lines", size_of([path]))
-    with os.fdopen(fd, "wb") as target, open_recording(path) as source:
-        for data in source:
+    with open_recording(path) as source, new_file(out) as target:
+        for number, data in enumerate(source):
             progress.add(len(data))
             line = maybe_line(data)
             if line is None:
+                if number == 0 and data.endswith(b"\n"):
+                    raise Unreadable(f"This is no recording: {path}", "Its first line is not one of ours")
                 left_out += 1
             elif line.penstock:
                 _refuse_newer(line, path)
