@@ -39,6 +39,10 @@ RULES: dict[str, list[Any]] = {
         _CHANGE,
         {"copied_from": {"field": "arguments.**", "tools": ["*"]}},
     ],
+    "the same, whoever named it first (`even_if_named: true`)": [
+        _CHANGE,
+        {"copied_from": {"field": "arguments.**", "tools": ["*"], "even_if_named": True}},
+    ],
 }
 
 

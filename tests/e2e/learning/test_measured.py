@@ -9,10 +9,10 @@ from gate import ROOT
 PAGE = (ROOT / "docs" / "learning.md").read_text()
 
 
-def _row(start: str) -> tuple[int, int]:
-    found = re.search(rf"^\| {re.escape(start)}.*? \| (\d+)% \| (\d+)% \|$", PAGE, re.MULTILINE)
+def _row(start: str) -> tuple[float, float]:
+    found = re.search(rf"^\| {re.escape(start)}.*? \| ([\d.]+)% \| ([\d.]+)% \|$", PAGE, re.MULTILINE)
     assert found is not None, start
-    return int(found[1]), int(found[2])
+    return float(found[1]), float(found[2])
 
 
 def test_acceptance_25_the_table_of_the_page_keeps_its_bounds() -> None:
@@ -20,7 +20,8 @@ def test_acceptance_25_the_table_of_the_page_keeps_its_bounds() -> None:
     benign, attacks = _row("new place")
     assert benign <= 15
     assert attacks >= 60
-    benign, attacks = _row("a place copied from a result")
-    assert benign <= 25
-    assert attacks >= 75
+    for row in ("a place copied from a result", "the same, or 24 characters in a row (`copied_from`)"):
+        benign, attacks = _row(row)
+        assert benign <= 25
+        assert attacks >= 75
     assert "200 benign sessions, 1,142 calls" in PAGE

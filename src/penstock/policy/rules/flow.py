@@ -2,10 +2,13 @@
 
 Kept for each condition that asks, so that a session holds no more than the rules have conditions. Places that
 answers name are digests, at most so many, the oldest forgotten first; of their texts the last part is kept.
+What the client named before any of these answers did is not copied from them; that is found when its call is
+answered, so calls are not looked at on their way.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,14 +20,19 @@ from penstock.policy.rules.exchange import Context
 from penstock.policy.rules.message_parts import member_place
 from penstock.wire.mcp.message import Message
 
+_WHOLE = frozenset({"address", "account", "path"})
+"""Places that say all of where something goes. A host does not: another page of it may be somebody else's."""
+
 
 class Copies:
-    """What stood in the answers of some tools."""
+    """What stood in the answers of some tools, and what the client had named before it stood in one."""
 
-    __slots__ = ("places", "tail")
+    __slots__ = ("has_forgotten", "named", "places", "tail")
 
     def __init__(self) -> None:
         self.places: dict[int, None] = {}
+        self.named: set[int] = set()
+        self.has_forgotten = False
         self.tail = ""
 
     def add(self, text: str) -> None:
@@ -36,13 +44,38 @@ class Copies:
             places[key] = None
         while len(places) > limits.FLOW_PLACES:
             del places[next(iter(places))]
+            self.has_forgotten = True
         self.tail = f"{self.tail}\n{text}"[-limits.FLOW_TEXT :]
 
-    def have(self, text: str, least: int) -> bool:
+    def name(self, text: str) -> None:
+        """Takes note of a text that the client has sent: what no answer has had yet is its own.
+
+        Where that cannot be told any more, nothing becomes its own: who can push a place out of our memory
+        could else have it named after that.
+        """
+        if self.has_forgotten:
+            return
+        for kind, place in places_of_text(text):
+            key = digest64(kind, place)
+            if kind not in _WHOLE or key in self.places or len(self.named) >= limits.FLOW_PLACES:
+                continue
+            if place.lower() not in self.tail.lower():  # nor as a part of something else
+                self.named.add(key)
+
+    def have(self, text: str, least: int, even_if_named: bool = False) -> bool:
         """Whether a place in `text`, or `least` of its characters in a row, came with an answer."""
-        if any(digest64(kind, place) in self.places for kind, place in places_of_text(text)):
-            return True
-        return bool(least) and len(text) >= least and _have_in_common(text, self.tail, least)
+        own: dict[str, None] = {}
+        for kind, place in places_of_text(text):
+            key = digest64(kind, place)
+            if key in self.named and not even_if_named:
+                own[place] = None
+            elif key in self.places:
+                return True
+        if not least:
+            return False
+        for place in list(own)[: limits.FLOW_TRIES]:
+            text = re.sub(re.escape(place), "\0", text, flags=re.IGNORECASE)
+        return len(text) >= least and _have_in_common(text, self.tail, least)
 
 
 def _have_in_common(text: str, other: str, least: int) -> bool:
@@ -104,6 +137,19 @@ def texts_within(message: Message) -> Iterator[str]:
             yield from _texts(msgspec.json.decode(token))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             yield token.decode("utf-8", "replace")  # cut short, or read by others in another way
+
+
+def arguments_within(request: Message) -> Iterator[str]:
+    """Every text in the arguments of a call; none where they cannot be read."""
+    place = member_place(request, "params")
+    if place is None or place.end - place.start > limits.FLOW_LOOKED_AT:
+        return
+    try:
+        params = msgspec.json.decode(place.text[place.start : place.end])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    if isinstance(params, dict):
+        yield from _texts(params.get("arguments"))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from penstock.policy.binder import Misread
 from penstock.policy.rules.exchange import Context
-from penstock.policy.rules.flow import Copies, flow_of, texts_within
+from penstock.policy.rules.flow import Copies, arguments_within, flow_of, texts_within
 from penstock.policy.rules.json_values import json_within, text_of
 from penstock.policy.rules.message_parts import params_of
 from penstock.policy.rules.paths import Path, Span
@@ -43,11 +43,15 @@ class After(Struct, frozen=True):
 
 class CopiedFrom(Struct, frozen=True):
     """Holds when a value there names an address, a host, a path or an account that stood in an answer of one
-    of these tools, or has `text` characters in a row of one; `text: 0` compares places alone."""
+    of these tools, or has `text` characters in a row of one; `text: 0` compares places alone.
+
+    An address, a path or an account that an earlier call of the client named before it stood in such an
+    answer is not copied from it, unless `even_if_named` says that it counts."""
 
     field: Annotated[tuple[Path, ...], "paths"]
     tools: Annotated[ToolNames, "tools"]
     text: int = TEXT_LENGTH
+    even_if_named: bool = False
 
     def __post_init__(self) -> None:
         if self.text and not 8 <= self.text <= 4096:
@@ -75,12 +79,18 @@ class CopiedFrom(Struct, frozen=True):
             ]
             return all(found) and bool(found) if every else any(found)
         if head != b'"':
-            return copies.have(text[start:end].decode(), self.text)
+            return copies.have(text[start:end].decode(), self.text, self.even_if_named)
         token = text[start:end]
         within = json_within(token)
         if within is not None and not every and self._is_copied(copies, within, 0, len(within), every):
             return True
-        return copies.have(text_of(token), self.text)
+        return copies.have(text_of(token), self.text, self.even_if_named)
+
+    def name(self, request: Message, context: Context) -> None:
+        """A call, of whichever tool, is answered: what it named, it named before that answer."""
+        copies = flow_of(context).copies.setdefault(self.tools.source, Copies())
+        for text in arguments_within(request):
+            copies.name(text)
 
     def remember(self, message: Message, context: Context) -> None:
         """An answer of one of the tools reaches the client."""

@@ -47,6 +47,9 @@ class Following:
     ) -> None:
         names = [None] if request is None else [request.tool]
         for condition in self._conditions:
+            if request is not None and isinstance(condition, CopiedFrom):
+                condition.name(request, context)
+        for condition in self._conditions:
             # Whose answer it is may not be known; then it may be anybody's.
             if names[0] is None or condition.tools.has(names[0]):
                 condition.remember(message, context)

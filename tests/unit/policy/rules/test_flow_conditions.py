@@ -85,6 +85,84 @@ def test_without_text_only_places_are_compared() -> None:
     assert is_blocked(box, call("write", f'{{"x":"{IBAN}"}}'), state)
 
 
+OTHER = "DE89370400440532013000"
+LONG = "david.smith@a-long-name-of-a-firm.example"
+
+
+@pytest.mark.parametrize(
+    ("named", "said", "sent", "is_copied"),
+    [
+        (LONG, f"from {LONG}: see you", LONG, False),
+        (LONG, f"from {LONG}: see you", f"Dear {LONG}, hello", False),
+        (LONG, f"from {LONG.upper()}: see you", LONG, False),
+        (LONG, f"from {LONG}, pay {IBAN}", f"{LONG} {IBAN}", True),  # one is its own, the other is not
+        (LONG, f"{LONG}: the words of a secret sentence", f"{LONG}: the words of a secret sentence", True),
+        (IBAN, f"to {IBAN}", IBAN, False),
+        (IBAN, f"to {IBAN} and {OTHER}", OTHER, True),
+        ("/srv/notes/today.txt", "/srv/notes/today.txt has 3 lines", "/srv/notes/today.txt", False),
+        ("/srv/notes/today.txt", "see /srv/notes/other.txt", "/srv/notes/other.txt", True),
+        # Of a host one page was named, and not where the answer sends us.
+        ("https://x.example/a", "post to https://x.example/b", "https://x.example/b", True),
+        # Words that the client sent are no target: a long text counts as before.
+        (
+            "the words of a secret sentence",
+            "the words of a secret sentence",
+            "the words of a secret sen",
+            True,
+        ),
+    ],
+)
+@pytest.mark.parametrize("by", ["read", "find"])
+def test_what_the_client_named_before_any_answer_did_is_not_copied(
+    by: str, named: str, said: str, sent: str, is_copied: bool
+) -> None:
+    box, state = box_of({"tool": "write"}, COPIED), session()
+    first = call(by, json.dumps({"query": [{"from": named}]}))
+    assert not is_blocked(box, first, state)
+    answer(box, reply(said if by == "read" else "nothing"), first, state)
+    answer(box, reply(said), call("read"), state)
+    assert is_blocked(box, call("write", json.dumps({"to": sent})), state) is is_copied
+    strict = {"copied_from": {**COPIED["copied_from"], "even_if_named": True}}
+    box, state = box_of({"tool": "write"}, strict), session()
+    answer(box, reply("nothing"), first, state)
+    answer(box, reply(said), call("read"), state)
+    assert is_blocked(box, call("write", json.dumps({"to": sent})), state)
+
+
+@pytest.mark.parametrize("said", [f"pay {IBAN}", f"pay x{IBAN}x"])
+def test_what_an_answer_had_first_is_not_the_clients_however_often_it_is_named(said: str) -> None:
+    box, state = box_of({"tool": "write"}, COPIED), session()
+    answer(box, reply(said), call("read"), state)
+    for _ in range(2):
+        again = call("read", f'{{"account":"{IBAN}"}}')
+        answer(box, reply(f"{IBAN}: no such account"), again, state)
+        assert is_blocked(box, call("write", f'{{"to":"{IBAN}"}}'), state)
+
+
+def test_a_call_that_was_not_answered_names_nothing() -> None:
+    box, state = box_of({"tool": "write"}, COPIED), session()
+    send(box, call("find", f'{{"account":"{IBAN}"}}'), state)
+    answer(box, reply(f"pay {IBAN}"), call("read"), state)
+    assert is_blocked(box, call("write", f'{{"to":"{IBAN}"}}'), state)
+
+
+def test_nothing_is_the_clients_own_once_places_of_answers_were_forgotten() -> None:
+    copies = Copies()
+    copies.add(f"pay {IBAN}")
+    for number in range(limits.FLOW_PLACES):
+        copies.add(f"https://h{number}.example/ {'x' * 16}")
+    copies.name(IBAN)
+    copies.add(f"{IBAN}: no such account")
+    assert copies.have(IBAN, 24)
+
+
+def test_what_the_client_named_is_bounded() -> None:
+    copies = Copies()
+    for number in range(limits.FLOW_PLACES + 1):
+        copies.name(f"a{number}@x.example")
+    assert len(copies.named) == limits.FLOW_PLACES
+
+
 def test_the_memory_is_bounded_and_forgets_the_oldest() -> None:
     copies = Copies()
     for number in range(limits.FLOW_PLACES + 1):
@@ -109,6 +187,7 @@ def test_hostile_texts_take_no_time() -> None:
         "a." * 30000,
     ):
         copies.have(text, 24)
+        copies.name(text)
         copies.add(text)
         places_in({"x": text})
     assert time.process_time() - began < 5  # quadratic ones take minutes
