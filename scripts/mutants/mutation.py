@@ -95,6 +95,9 @@ class Mutation:
             yield from self._walk(node, scope, lines)
 
 
+_TYPED = ("cast", "TypeVar")
+
+
 def _is_left_alone(node: ast.AST, parent: ast.AST, field: str) -> bool:
     if isinstance(node, ast.Assert | ast.Import | ast.ImportFrom):
         return True
@@ -102,8 +105,8 @@ def _is_left_alone(node: ast.AST, parent: ast.AST, field: str) -> bool:
         return True  # a docstring
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
         return True
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "cast":
-        return node is parent.args[0]  # a type
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id in _TYPED:
+        return node is parent.args[0]  # a type, or the name of one
     if isinstance(node, ast.Assign) and isinstance(parent, ast.Module):
         names = [target.id for target in node.targets if isinstance(target, ast.Name)]
         return "__slots__" in names or _is_type(node.value)

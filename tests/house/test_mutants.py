@@ -47,6 +47,7 @@ def _mutants(work: Path, source: str) -> list[str]:
         ("X = Callable[[A, B], A | None]", []),
         ("if TYPE_CHECKING:\n    x = 3", []),
         ("x = cast('A', y)", []),
+        ("X = TypeVar('X')", []),
         ("'only a docstring'", []),
         ("x = r'a|b'", ["'a|b' -> 'b'", "'a|b' -> 'a'"]),
         (

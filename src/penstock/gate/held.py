@@ -14,7 +14,7 @@ import msgspec
 from penstock.errors import ProtocolError
 from penstock.gate.gate import Gate, error_message
 from penstock.gate.gate_around import GateAround
-from penstock.policy.exchange import NO_REQUEST, Exchange, Session
+from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.tool_gate import GATED
 from penstock.policy.verdict import Answer, Decided, Drop, Forward, Hold, Verdict, Wait, Why
 from penstock.wire.json.splice import with_value
@@ -384,11 +384,10 @@ def _on_one_line(value: bytes) -> bytes:
 
 def _stream_of(message: Message, exchange: Exchange) -> object:
     """What keeps the order of the upstream's messages: the request that they answer or tell of."""
-    told = None
-    if message.kind is _RESPONSE and exchange.request is not NO_REQUEST:
-        told = (exchange.request.params or {}).get("_meta")
-    elif message.method == "notifications/progress":
+    if message.method == "notifications/progress":
         told = message.envelope.get("params")
+    else:
+        told = (exchange.request.params or {}).get("_meta")
     token = _maybe_progress_token(told) if told is not None else None
     return (exchange.session.id, token if token is not None else id(exchange))
 

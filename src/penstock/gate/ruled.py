@@ -193,7 +193,9 @@ class RuledGate(Gate):
 
         def answer(said: Decided) -> Verdict:
             passed = _passed_back(said, listed)
-            if not isinstance(passed, Forward) or passed.message is None:
+            if not isinstance(passed, Forward):
+                return passed
+            if passed.message is None:
                 return verdict
             word = "answer" if passed.word == "change" else passed.word
             return Answer(passed.message.raw, is_list=True, word=word, why=passed.why)

@@ -406,3 +406,8 @@ def test_an_error_that_is_none_is_blocked_by_the_protocol_and_people_hear_why(
 def test_what_comes_by_while_a_list_is_on_its_way_is_no_list() -> None:
     told = upstream(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"tools":[5]}}')
     assert Gate(ToolFilter()).upstream_says(told, Exchange(b"1", "tools/list")) is FORWARD
+
+
+def test_the_plain_gate_keeps_no_request_and_passes_nothing_unread() -> None:
+    gate = Gate(CHOICE)
+    assert (gate.keeps_requests, gate.passes_unread, gate.is_ruled) == (False, False, False)

@@ -12,7 +12,6 @@ from memory_doors import CHOICE, catalog
 from penstock.gate.gate import Gate
 from penstock.gate.held import (
     BLOCKED,
-    NOT_RELEASED,
     Behind,
     CannotEdit,
     Edited,
@@ -180,7 +179,7 @@ def test_when_time_is_up_it_passes_only_where_that_was_said(passes: bool) -> Non
         assert verdicts == [FORWARD]
         assert told == []
     else:
-        assert the(verdicts).why == Why("r", "timeout", NOT_RELEASED, BLOCKED)
+        assert the(verdicts).why == Why("r", "timeout", "Blocked: nobody has released it", BLOCKED)
         assert told == [(wait.message, the(verdicts))]
 
 
@@ -495,6 +494,18 @@ def test_what_has_no_progress_token_waits_only_behind_its_own_exchange() -> None
     assert gate.upstream_says(upstream(RESULT), begun(message, exchange.session)) is FORWARD
 
 
+def test_whatever_tells_of_a_request_keeps_its_place_before_the_answer() -> None:
+    gate, _, _ = held_gate("notifications/x", senders=("upstream",))
+    plain = client(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    for message in (call(more=b',"_meta":{"progressToken":"p"}'), call(), plain):
+        exchange = begun(message)
+        exchange.request = message
+        assert isinstance(gate.upstream_says(upstream(TOLD), exchange), HumanWait)
+        assert isinstance(gate.upstream_says(upstream(RESULT), exchange), Behind)
+    progress = gate.upstream_says(upstream(PROGRESS % (b'"p"', 1)), Exchange("", "", session=Session(id="s")))
+    assert isinstance(progress, Behind)
+
+
 @pytest.mark.parametrize("meta", [b',"_meta":3', b',"_meta":{"progressToken":3}', b',"_meta":{}'])
 def test_a_request_whose_meta_says_no_such_token_keeps_its_own_order(meta: bytes) -> None:
     gate, person, _ = held_gate("notifications/progress", senders=("upstream",))
@@ -507,7 +518,7 @@ def test_a_request_whose_meta_says_no_such_token_keeps_its_own_order(meta: bytes
 
 
 def test_one_that_waited_behind_may_be_held_in_its_turn_and_the_rest_behind_it() -> None:
-    gate, person, _ = held_gate("tools/call", senders=("upstream",))
+    gate, person, inner = held_gate("tools/call", senders=("upstream",))
     message = call()
     exchange = begun(message)
     passed: list[int] = []
@@ -521,6 +532,11 @@ def test_one_that_waited_behind_may_be_held_in_its_turn_and_the_rest_behind_it()
         person.held[place][0].release()
     assert passed == [0, 1, 2]
     assert exchange.session.waiting == {}
+    gate.upstream_says(upstream(RESULT), exchange)
+    gate.upstream_says(upstream(RESULT), exchange)
+    person.held[3][0].release()
+    person.held[4][0].deny("no")
+    assert [sender for sender, *_ in inner.heard] == ["upstream"]
     person.is_watching = False
     assert gate.upstream_says(upstream(RESULT), exchange) is FORWARD
 
@@ -591,6 +607,18 @@ def test_an_edited_answer_leaves_the_request_as_it_was() -> None:
     exchange.request = message
     verdicts = settled(gate.upstream_says(upstream(RESULT), exchange))
     edited = upstream(b'{"jsonrpc":"2.0","id":1,"result":{"content":[1]}}')
+    person.held[0][0].release(edited)
+    assert the(verdicts).message is edited
+    assert (exchange.request, exchange.modified) == (message, ())
+
+
+def test_an_edited_word_of_the_upstreams_changes_no_request() -> None:
+    gate, person, _ = held_gate("notifications/x", senders=("upstream",))
+    message = call()
+    exchange = begun(message)
+    exchange.request = message
+    verdicts = settled(gate.upstream_says(upstream(TOLD), exchange))
+    edited = upstream(TOLD[:-1] + b',"params":{}}')
     person.held[0][0].release(edited)
     assert the(verdicts).message is edited
     assert (exchange.request, exchange.modified) == (message, ())
@@ -695,10 +723,16 @@ def test_params_result_and_error_can_be_edited(
         (call(), "result", b"{}", "This message has no result that could be changed"),
         (client(TOLD), "params", b"{}", "This message has no params that could be changed"),
         (call(), "params", b'{"a":1},"id":2', None),
-        (call(), "params", b'{},"more":1', None),
+        (call(), "params", b'{},"more":1', "It would have other members"),
         (upstream(RESULT), "result", b'{},"more":1', None),
         (upstream(RESULT), "result", b'{},"id":2', None),
-        (call(), "params", b'{"a":1,"a":2}', None),
+        (call(), "params", b'{"a":1,"a":2}', "Invalid request: in params, a member name stands twice"),
+        (
+            client(b'{"jsonrpc":"2.0","method":"n","params":{}}'),
+            "params",
+            b'{},"id":5',
+            "It would be another message: id, method and kind stay",
+        ),
         (call(), "params", b"nonsense", None),
         (call(), "params", b"{\n nonsense", "It is no JSON: "),
         (call(), "params", b"{\r nonsense", "It is no JSON: "),

@@ -794,7 +794,7 @@ def test_an_answer_waits_for_a_person_on_its_way_back() -> None:
 
 
 def test_what_a_rule_changed_is_what_a_person_is_shown_and_agrees_to() -> None:
-    changed = call(ALLOWED, b"1")
+    changed = client(call().raw.replace(b'"arguments":{}', b'"arguments":{"x":1}'))
     why = Why("r", "change", "", rules=("r",))
     gate, _, person = approving(lambda *asked: Forward(changed, "change", why, ASKED))
     message = call()
@@ -897,3 +897,65 @@ def test_rules_are_replaced_as_a_whole() -> None:
     assert not gate.is_ruled
     gate._rules.replace(stub)  # type: ignore[arg-type]
     assert gate.is_ruled
+
+
+def test_the_reason_for_which_a_person_was_asked_stays_with_what_passes() -> None:
+    why = Why("r", "log", "", rules=("r",))
+    gate, _, person = approving(lambda *asked: Forward(None, "pass", why, ASKED))
+    message = call()
+    wait = gate.client_says(message, begun(message))
+    assert isinstance(wait, Wait)
+    settled: list[Verdict] = []
+    wait.then(settled.append)
+    person.held[0][0].release()
+    assert settled == [Forward(None, "pass", why)]
+
+
+def test_nobody_is_asked_about_an_answer_that_is_blocked() -> None:
+    error = upstream(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no"}}')
+    why = Why("r", "block", "no")
+    gate, _, person = approving(
+        lambda message, context: (
+            FORWARD if context.direction == "client" else Forward(error, "block", why, ASKED)
+        )
+    )
+    message = call()
+    exchange = begun(message)
+    gate.client_says(message, exchange)
+    verdict = gate.upstream_says(upstream(RESULT), exchange)
+    assert isinstance(verdict, Forward)
+    assert (verdict.word, person.held) == ("block", [])
+
+
+@pytest.mark.parametrize("token", [b"", b'"id":null,'])
+def test_rules_about_messages_without_a_method_look_at_complaints(token: bytes) -> None:
+    complaint = upstream(b'{"jsonrpc":"2.0",%b"error":{"code":-32700,"message":"what"}}' % token)
+    gate, stub = gate_of(passes, None)
+    assert gate.upstream_says(complaint, Exchange(session=Session(id="s"))) is FORWARD
+    assert stub.asked == [("upstream", complaint.raw)]
+
+
+def test_a_list_that_rules_keep_back_is_not_shown() -> None:
+    why = Why("r", "drop", "no")
+    gate, _ = gate_of(lambda message, context: FORWARD if context.direction == "client" else Drop(why))
+    message = client(LIST)
+    assert gate.client_says(message, begun(message)) == Drop(why)
+
+
+def test_an_answer_of_the_clients_is_judged_by_rules_about_clients() -> None:
+    rule = {
+        "id": "r",
+        "direction": "client",
+        "conditions": [{"method_equals": "roots/list"}],
+        "actions": [{"block": "no"}],
+    }
+    config, faults = build({"rules": [rule]})
+    assert config is not None, faults
+    gate = RuledGate(CHOICE, None, Rules(Interceptor(config, None)))  # type: ignore[arg-type]
+    question = upstream(b'{"jsonrpc":"2.0","id":5,"method":"roots/list"}')
+    exchange = begun(question)
+    assert gate.upstream_says(question, exchange) is FORWARD
+    answer = client(b'{"jsonrpc":"2.0","id":5,"result":{"roots":[]}}')
+    verdict = gate.client_says(answer, exchange)
+    assert isinstance(verdict, Forward)
+    assert verdict.word == "block"

@@ -490,3 +490,60 @@ def test_closing_it_closes_the_link(caplog: pytest.LogCaptureFixture) -> None:
     asyncio.run(shared.close())
     assert link.is_closed
     shared.upstream_lost(LOST)  # nobody wants to hear of it
+
+
+def test_what_is_dropped_or_withheld_is_told_to_people(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock")
+    all_ = Shared()
+    message = read_client_message(note(b'{"requestId":1}', b"notifications/cancelled"))
+    assert isinstance(message, Message)
+    all_.shared.tell(message)
+    all_.say(b"[%b]" % note())
+    all_.say(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
+    all_.say(result(b"1"))
+    _, number = all_.ask(listen(b"5"))
+    all_.say(result(number, b"[]"))
+    all_.say(note(b"[1]"))
+    all_.say(note())
+    slow, number = all_.ask(call(b"1", b',"_meta":{"progressToken":"t"}'))
+    all_.ask(call(b"2"))
+    slow.is_full, slow.unread = True, limits.UNREAD_BYTES + 1
+    all_.say(progress(number))
+    all_.shared.upstream_refused(None, "It is too large")
+    assert all_.gate.heard[-1][:3] == ("upstream", "skip", b"")
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "Dropped a message from a client: a cancel that names no request of its own."),
+        ("WARNING", "Skipped a batch from the upstream: this protocol version has none."),
+        ("WARNING", "Dropped a request from the upstream: this protocol version has none."),
+        ("INFO", "Dropped a response from the upstream that nobody waits for."),
+        ("WARNING", "Withheld a message of the upstream: it can be read in two ways."),
+        ("WARNING", "Dropped a message from the upstream: its params cannot be read."),
+        ("INFO", "Dropped notifications/x from the upstream: it belongs to no request."),
+        ("WARNING", "Hung up on a client that does not read: others wait for the same upstream."),
+        ("WARNING", "Skipped a message from the upstream. It is too large."),
+    ]
+
+
+def test_a_token_in_another_notification_is_no_progress() -> None:
+    all_ = Shared()
+    one, _ = all_.ask(call(b"1", b',"_meta":{"progressToken":"t"}'))
+    raw = note(b'{"progressToken":1}')
+    all_.say(raw)
+    assert one.pushed == [raw]
+
+
+def test_a_subscription_that_only_looks_like_a_number_of_ours_is_nobodys() -> None:
+    all_ = Shared()
+    listener, _ = all_.ask(listen(b"7"))
+    all_.say(note(b'{"_meta":{"%b":"X1"}}' % SUBSCRIPTION))
+    assert listener.pushed == []
+
+
+def test_as_many_cancelled_requests_are_remembered_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REFUSED_IDS", 1)
+    all_ = Shared()
+    _, number = all_.ask(call(b"1"))
+    all_.shared.cancel(number)
+    one, _ = all_.ask(call(b"2"))
+    all_.say(note())  # it may be about the request that was cancelled
+    assert one.pushed == []

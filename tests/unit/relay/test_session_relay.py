@@ -379,6 +379,9 @@ def test_an_answer_that_nobody_asked_for_is_dropped_but_a_complaint_passes() -> 
     assert it.client.got == [(error(b"null", -32700, "what"), None)]
     it.back(error(b"5", -32700, "what"))
     assert len(it.client.got) == 1
+    nameless = b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"what"}}'
+    it.back(nameless)
+    assert it.client.got[1:] == [(nameless, None)]
 
 
 def test_what_of_the_upstream_cannot_be_read_fails_who_waits_for_it() -> None:
@@ -829,6 +832,9 @@ def test_take_says_that_an_answer_comes_to_what_is_refused_or_held_and_none_to_a
         it.say(HELLO)
         assert it.relay.take(_message(call(b"1")))
         assert not it.relay.take(_message(cancel(b"1")))
+        it = Relay()
+        it.say(call(b"1"))
+        assert it.relay.room.is_fetching
         it.relay.end()
         assert not it.relay.room.is_fetching
 
