@@ -39,6 +39,12 @@ def run(options: argparse.Namespace) -> int:
     alerted = frozenset() if options.alerts is None else _alerted(options.alerts)
     built = build_baseline(recordings_of(options.files), options.group_by, alerted)
     baseline = built.baseline
+    if built.sessions == built.left_out:
+        raise ConfigError(
+            "There is no session to learn from",
+            f"{built.sessions:,} sessions with calls were found, and {built.left_out:,} of them left out: "
+            "something was refused in them, or they raised an alert",
+        )
     with Lock(options.out):
         write_baseline(options.out, baseline)
     size = len(encode_baseline(baseline))

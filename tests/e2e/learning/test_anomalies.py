@@ -133,6 +133,13 @@ def test_acceptance_26_ten_sessions_raise_no_alert_and_it_is_said_what_is_missin
     assert "This budget needs 8,998 baseline sessions; 8,988 are missing" in done.stderr
 
 
+def test_there_is_no_baseline_of_nothing(tmp_path: Path) -> None:
+    recording(tmp_path / "none.jsonl", 0, seed=3)
+    said = penstock("baseline", str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "b"), code=1).stderr
+    assert said.startswith("Error: There is no session to learn from\n0 sessions with calls were found")
+    assert not (tmp_path / "b").exists()
+
+
 def test_sessions_in_which_something_was_refused_are_not_learned(tmp_path: Path) -> None:
     with RecordingMaker(tmp_path / "r.jsonl") as made:
         for number in range(20):
