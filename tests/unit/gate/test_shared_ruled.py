@@ -179,9 +179,38 @@ async def test_a_session_of_this_instance_alone_asks_nobody() -> None:
 
 @in_a_loop
 async def test_rules_that_set_nothing_ask_nobody_about_calls() -> None:
-    gate, records = gate_with(CALLS_ONLY)
+    other = {**CALLS_ONLY, "id": "o", "conditions": [{"method_equals": "ask/x"}]}
+    gate, records = gate_with(CALLS_ONLY, other)
     assert not isinstance(gate.client_says(call(), begun(call())), Wait)
+    asking = client(b'{"jsonrpc":"2.0","id":1,"method":"ask/x"}')  # which is no call that may begin a task
+    assert not isinstance(gate.client_says(asking, begun(asking)), Wait)
     assert records.asked == []
+
+
+@in_a_loop
+async def test_a_notification_that_rules_drop_is_dropped_here_too() -> None:
+    drops = {"id": "d", "conditions": [{"method_equals": "notifications/x"}], "actions": [{"block": "no"}]}
+    gate, _ = gate_with(MARKS, drops)
+    told = client(b'{"jsonrpc":"2.0","method":"notifications/x"}')
+    said = await decided(gate.client_says(told, begun(told)))
+    assert isinstance(said, Drop)
+    assert why_of(said).rule == "d"
+
+
+@in_a_loop
+async def test_a_question_that_a_rule_changed_is_known_as_it_went_on() -> None:
+    changes = {
+        **WATCHES_ANSWERS,
+        "id": "e",
+        "direction": "both",
+        "actions": [{"set_param": {"field": "x", "value": 1}}],
+    }
+    gate, records = gate_with(WATCHES_ANSWERS, changes)
+    question = upstream(ROOTS[:-1] + b',"params":{}}')
+    said = await decided(gate.upstream_says(question, begun(question)))
+    assert said.message is not None
+    assert b'"x":1' in said.message.raw
+    assert ("keep", said.message.raw) in records.asked
 
 
 @in_a_loop
@@ -204,7 +233,8 @@ async def test_where_nobody_can_tell_what_was_set_nothing_passes() -> None:
     said = await decided(gate.client_says(call(), begun(call())))
     assert isinstance(said, Answer)
     assert (said.word, said.code) == ("block", 0)  # a call has no HTTP status of its own
-    assert why_of(said) == Why("rules", "error", UNKNOWN, INTERNAL_ERROR)
+    text = "The state of the session cannot be checked now"
+    assert why_of(said) == Why("rules", "error", text, INTERNAL_ERROR)
 
 
 @in_a_loop

@@ -51,6 +51,7 @@ SENDER = b'{"io.modelcontextprotocol/clientInfo":%b}'
     [
         (HELLO % b'{"clientInfo":{"name":"editor","version":"1"}}', "editor"),
         (HELLO % b'{"clientInfo":{"version":"1"}}', None),
+        (HELLO % (b'{"clientInfo":{"name":"editor"},"_meta":%b}' % (SENDER % b'{"name":"other"}')), "editor"),
         (HELLO % b'{"clientInfo":{"name":3}}', None),
         (HELLO % b'{"clientInfo":7}', None),
         (HELLO % b"{}", None),
@@ -110,7 +111,8 @@ class Saying(Gate):
 
 
 def test_what_rules_made_of_the_meant_call_is_what_passes_and_their_reason_stays() -> None:
-    meant, changed, why = call(), call(), Why("r", "change", "")
+    meant, why = call(), Why("r", "change", "")
+    changed = client(meant.raw.replace(b'"arguments":{}', b'"arguments":{"x":1}'))
     for verdict, wanted in (
         (Forward(changed, "change", why), Forward(changed, "change", why)),
         (Forward(None, "pass", why), Forward(meant, "pass", why)),
