@@ -67,13 +67,19 @@ def test_13_what_one_has_cached_answers_at_the_other(redis: RedisServer, tmp_pat
             assert len(upstream.calls_of("echo")) == 1
             assert one(second, Authorization="Bearer other").passed  # other rights: asked anew
             assert len(upstream.calls_of("echo")) == 2
+            other = {**document, "interceptor": {"rules": [cache_rule(priority=7)]}}
+            place = tmp_path / "other"
+            place.mkdir()
+            with Instances(place, upstream.words(), other, count=1) as elsewhere:  # other rules: likewise
+                assert one(elsewhere.ports[0]).passed
+            assert len(upstream.calls_of("echo")) == 3
             for key in _keys(redis):
                 held = redis.ask("GET", key) if redis.ask("TYPE", key) == b"string" else b""
                 if b"called" in held:
                     redis.ask("SET", key, held.replace(b"called", b"hacked"), "PX", "60000")
             answer = one(third).answer
             assert "hacked" not in str(answer)
-            assert len(upstream.calls_of("echo")) == 3
+            assert len(upstream.calls_of("echo")) == 4
             assert "changed by somebody else" in fleet.all[2].stderr
 
 

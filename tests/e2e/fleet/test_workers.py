@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -61,6 +62,47 @@ def test_20_a_worker_is_killed_and_replaced(tmp_path: Path) -> None:
         assert proxy.process.wait(20) == 0
         assert wait_until(lambda: not any(is_running(pid) for pid in family))
         assert time.monotonic() - began < 15
+
+
+def owners(proxy: Proxy) -> dict[int, int]:
+    """Which worker has which connection of a client, by the client's port."""
+    sockets: dict[str, int] = {}
+    for pid in workers_of(proxy):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                sockets[os.readlink(entry)] = pid
+    found = {}
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, *_, inode = line.split()[:10]
+        pid = sockets.get(f"socket:[{inode}]")
+        if pid is not None and int(local.rpartition(":")[2], 16) == proxy.port:
+            found[int(remote.rpartition(":")[2], 16)] = pid
+    return found
+
+
+def test_20_a_worker_that_is_killed_under_load_takes_its_own_connections_and_no_other(tmp_path: Path) -> None:
+    with Upstream("streamable", tmp_path) as upstream, serve(tmp_path, upstream, workers=4) as proxy:
+        assert wait_until(lambda: len(workers_of(proxy)) == 4)
+        clients = [socket.create_connection(("127.0.0.1", proxy.port), timeout=30) for _ in range(32)]
+        ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+        def served(client: socket.socket) -> bool:
+            try:
+                client.sendall(ask)
+                return client.recv(4096).startswith(b"HTTP/1.1 200")
+            except ConnectionError:
+                return False
+
+        assert all(served(client) for client in clients)
+        whose = owners(proxy)
+        parts = {client: whose[client.getsockname()[1]] for client in clients}
+        killed = parts[clients[0]]
+        os.kill(killed, signal.SIGKILL)
+        for client in clients:
+            assert served(client) == (parts[client] != killed)
+            client.close()
+        assert wait_until(lambda: len(workers_of(proxy)) == 4 and killed not in workers_of(proxy))
+        assert all(call.passed for call in flood([proxy.port], 100, 16))
 
 
 def test_20_who_waits_in_the_queue_of_a_killed_worker_is_served_by_the_next(tmp_path: Path) -> None:
