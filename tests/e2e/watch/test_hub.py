@@ -105,7 +105,6 @@ def test_12_who_approves_neither_edits_nor_replays(hub: Hub, gate: Gate) -> None
 
 
 def test_10_a_code_is_good_once_and_guessing_ends(tmp_path: Path) -> None:
-    before = os.environ["XDG_RUNTIME_DIR"]
     with Hub() as own:
         code = own.code()
         assert own.call("POST", "login", {"code": code})[0] == 200
@@ -117,7 +116,6 @@ def test_10_a_code_is_good_once_and_guessing_ends(tmp_path: Path) -> None:
         assert code.encode() not in b"".join(
             path.read_bytes() for path in Path(own.folder).rglob("*") if path.is_file()
         )
-    os.environ["XDG_RUNTIME_DIR"] = before
 
 
 @pytest.mark.parametrize(
@@ -142,6 +140,58 @@ def test_4_the_bytes_of_an_untouched_message_are_the_wires(hub: Hub, gate: Gate)
     assert b'{"text":"%b", "a":1e400, "a":2 }' % CANARY.encode() in shown
     audited = until(lambda: b'"reveal"' in (gate.record.parent / "a.jsonl").read_bytes())
     assert audited
+
+
+def test_4_what_nobody_touched_is_to_the_byte_what_went_by_live_and_in_a_recording(
+    hub: Hub, gate: Gate
+) -> None:
+    asked = (
+        b'{"id" : 9041,"jsonrpc":"2.0", "params":{"arguments":{"path":"\\u00fc \xc3\xbc \\/", "n":1e400,'
+        b'"n":1.0},"name":"read_file"}, "method":"tools/call" }'
+    )
+    gate.say(asked)
+    answered = gate.answer(b"9041")
+    for words, wire in (("id:9041 from:client", asked), ("id:9041 from:upstream", answered)):
+        (row,) = hub.rows(words)
+        assert hub.raw("GET", f"/api/v1/messages/{row['seq']}/bytes") == (200, wire.rstrip(b"\n"))
+    path = gate.record.parent / "r.jsonl"
+    until(lambda: asked in path.read_bytes() and answered.rstrip(b"\n") in path.read_bytes())
+    with Hub(str(path), folder=hub.folder) as recorded:
+        for words, wire in (("id:9041 from:client", asked), ("id:9041 from:upstream", answered)):
+            (row,) = recorded.rows(words)
+            assert recorded.raw("GET", f"/api/v1/messages/{row['seq']}/bytes") == (200, wire.rstrip(b"\n"))
+
+
+def test_21_a_try_over_a_recording_says_of_each_message_what_backtest_says(
+    hub: Hub, gate: Gate, tmp_path: Path
+) -> None:
+    rules = (
+        'interceptor: {rules: [{id: no, conditions: [{tool: echo}], actions: [{block: "never"}]},'
+        '{id: read, conditions: [{tool: read_file}], actions: [{block: "not today"}]}]}'
+    )
+    config, path = tmp_path / "rules.yaml", gate.record.parent / "r.jsonl"
+    config.write_text(rules)
+    gate.ask("tools/call", b'{"name":"read_file","arguments":{"path":"README.md"}}')
+    until(lambda: b"README.md" in path.read_bytes())
+    done = run("backtest", str(path), "--config", str(config), "--format", "json")
+    told = json.loads(done.stdout)
+    expected = {
+        (index, one["rule"])
+        for one in told["differences"]
+        for index in one["indexes"]
+        if one["kind"] == "newly blocked"
+    }
+    assert len(expected) == told["newly_blocked"] >= 6
+    with Hub(str(path), folder=hub.folder) as recorded:
+        until(lambda: recorded.get("rows?limit=1")["total"] >= told["messages"])
+        status, found = recorded.call("POST", "try", {"rules": rules})
+        assert (status, found["faults"]) == (200, [])
+        blocked = {
+            (recorded.get(f"messages/{one['seq']}")["index"], one["rule"])
+            for one in found["verdicts"]
+            if one["verdict"] == "block"
+        }
+    assert blocked == expected
 
 
 def test_13_secrets_are_in_no_answer_until_somebody_reveals_them(hub: Hub, gate: Gate) -> None:

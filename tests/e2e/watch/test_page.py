@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,30 @@ def test_7_and_8_no_script_of_others_runs_and_nothing_leaves_the_origin(
     assert [url for url in page.requests if not url.startswith((origin, "about:", "data:"))] == []
 
 
+def test_7_what_an_upstream_says_on_stderr_runs_nothing_either(
+    hub: Hub, page: Chromium, tmp_path: Path
+) -> None:
+    script = (
+        "import os,sys; sys.stderr.write(sys.argv[2]); sys.stderr.flush();"
+        "os.execv(sys.executable, ['x', sys.argv[1]])"
+    )
+    said = "".join(f"naughty {text}\n" for text in NAUGHTY)
+    with Gate(
+        tmp_path, "--dashboard", "auto", command=[sys.executable, "-c", script, str(SAMPLE), said]
+    ) as own:
+        own.handshake()
+        pid = str(own.process.pid)
+        until(lambda: any(str(one["pid"]) == pid for one in hub.instances()))
+        for number in PAGES:
+            page.key(str(number))
+            page.wait("document.querySelector('main').children.length > 0")
+            time.sleep(0.1)
+            assert page.run("window.hit") is None
+            assert page.run("document.querySelectorAll('main script, main a, main img').length") == 0
+            assert not {"\u202e", "\x1b"} & set(page.run("document.body.innerText"))
+    page.key("1")
+
+
 def test_24_held_is_decided_by_keyboard_alone(hub: Hub, page: Chromium, gate: Gate) -> None:
     hub.breaks("method:tools/call tool:write_file from:client")
     params = b'{"name":"write_file","arguments":{"path":"a"}}'
@@ -164,9 +189,10 @@ def test_a_filter_finds_and_its_fault_points_at_the_column(page: Chromium) -> No
     )
     page.type(" nope:1")
     page.wait("document.getElementById('fault').textContent.includes('unknown field')")
+    assert page.run("document.getElementById('fault').textContent").endswith("Still shown: tool:echo")
     page.run("document.getElementById('filter').select()")
     page.type("tool:no-such-tool")
-    page.wait("document.body.innerText.includes('No message matches')")
+    page.wait("document.body.innerText.includes('No message matches tool:no-such-tool')")
     page.run("document.getElementById('filter').select()")
     page.type(" ")
     page.wait("document.querySelectorAll('.grow:not([hidden])').length > 3")
@@ -268,3 +294,17 @@ def test_23_a_hub_that_hangs_is_said_too(gate: Gate) -> None:
         assert gate.ask("ping")["result"] == {}
         os.kill(own.process.pid, signal.SIGCONT)
         page.wait("document.getElementById('banner').textContent === ''", 30)
+
+
+def test_the_history_draws_a_single_minute_and_its_bars_stand_over_their_times(page: Chromium) -> None:
+    page.key("7")
+    page.wait("document.querySelectorAll('.chart path.p50').length > 0")
+    drawn = page.run("[...document.querySelectorAll('.chart svg path.p50')].at(-1).getAttribute('d')")
+    assert any(mark in drawn for mark in "hL"), drawn  # a move alone draws nothing
+    edges = page.run(
+        "[...document.querySelectorAll('.chart rect.bars')].filter(e => e.ownerSVGElement.role === 'img')"
+        ".map(e => [+e.getAttribute('x'), +e.getAttribute('x') + +e.getAttribute('width')])"
+    )
+    assert edges[0][0] == 0
+    assert len(edges) == 1 or round(edges[-1][1]) == 1000
+    page.key("1")

@@ -77,7 +77,7 @@ export class HeldPage {
   card(one) {
     const title = `${one.from === "client" ? line(one.client || "client") : line(one.at)} → ${one.from === "client" ? line(one.at) : line(one.client || "client")}: ${line(one.method)} ${line(one.tool)}`;
     const left = h("span", { class: "clock", "data-until": one.until, text: remaining(one.until) });
-    const reason = h("input", { type: "text", "aria-label": "Words for the client, when you deny", placeholder: "words for the client, when you deny", "data-name": `reason ${one.id}` });
+    const reason = h("input", { type: "text", "aria-label": "Words for the client, when you deny", placeholder: "reason, if you deny", "data-name": `reason ${one.id}` });
     const isApproval = one.kind === "approve";
     const act = (name, label, kind, go, role = "approve") => h("button", { type: "button", class: kind, "data-name": `${name} ${one.id}`, disabled: !this.app.may(role), onclick: (event) => this.app.sure(event.target, go), text: label });
     return h("article", { class: `card${this.current?.id === one.id ? " sel" : ""}`, "aria-label": title, "data-held": one.id },

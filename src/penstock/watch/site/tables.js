@@ -107,18 +107,27 @@ function sign(kind, name) {
   return h("span", { class: "sign" }, svg("svg", { viewBox: "0 0 26 12", "aria-hidden": "true" }, mark), name);
 }
 
-const ends = (minutes) => h("div", { class: "ends" }, h("span", { text: clock(minutes[0].t).slice(0, 5) }), h("span", { text: clock(minutes.at(-1).t).slice(0, 5) }));
+const ends = (minutes) => h("div", { class: "ends" }, [minutes[0], minutes.at(-1)].slice(0, minutes.length).map((one) => h("span", { text: clock(one.t).slice(0, 5) })));
+
+/** How wide a bar is, and where it stands: the first over the first time, the last over the last, and curves go through their middles. */
+function places(count) {
+  const width = Math.max(1, Math.min(40, 800 / count)), step = (1000 - width) / Math.max(count - 1, 1);
+  return { width, at: (place) => place * step };
+}
 
 function bars(caption, minutes) {
-  const most = Math.max(1, ...minutes.map((one) => one.messages)), step = 1000 / Math.max(minutes.length, 20);
-  const drawn = minutes.flatMap((one, place) => [[one.messages, "bars"], [one.errors, "bad"]].filter(([count]) => count).map(([count, kind]) => svg("rect", { class: kind, x: place * step, width: Math.max(1, step * 0.8), y: 120 - (count / most) * 115, height: (count / most) * 115 })));
+  const most = Math.max(1, ...minutes.map((one) => one.messages)), { width, at } = places(minutes.length);
+  const drawn = minutes.flatMap((one, place) => [[one.messages, "bars"], [one.errors, "bad"]].filter(([count]) => count).map(([count, kind]) => svg("rect", { class: kind, x: at(place), width, y: 120 - (count / most) * 115, height: (count / most) * 115 })));
   return h("figure", { class: "chart" }, h("figcaption", {}, `${caption}, most ${many(most)}`, sign("bars", "messages"), sign("bad", "errors")), svg("svg", { viewBox: "0 0 1000 120", preserveAspectRatio: "none", role: "img", "aria-label": `${caption}; the table below has the figures` }, ...drawn), ends(minutes));
 }
 
 function curves(caption, minutes) {
-  const most = Math.max(1, ...minutes.map((one) => one.p99 ?? 0)), step = 1000 / Math.max(minutes.length - 1, 1);
-  if (minutes.length === 1) minutes = [minutes[0], minutes[0]];
-  const path = (name) => minutes.map((one, place) => [place * step, one[name]]).filter(([, value]) => value !== null).map(([x, value], place) => `${place ? "L" : "M"}${x.toFixed(1)} ${(118 - (value / most) * 112).toFixed(1)}`).join("");
+  const most = Math.max(1, ...minutes.map((one) => one.p99 ?? 0)), { width, at } = places(minutes.length);
+  const path = (name) => {
+    const points = minutes.map((one, place) => [at(place) + width / 2, one[name]]).filter(([, value]) => value !== null).map(([x, value]) => [x, (118 - (value / most) * 112).toFixed(1)]);
+    if (points.length === 1) return `M${points[0][0] - width / 2} ${points[0][1]}h${width}`; // one minute alone is no curve, and is seen all the same
+    return points.map(([x, y], place) => `${place ? "L" : "M"}${x.toFixed(1)} ${y}`).join("");
+  };
   const drawn = ["p50", "p95", "p99"].map((name) => svg("path", { class: name, d: path(name) || "M0 118", "vector-effect": "non-scaling-stroke" }));
   return h("figure", { class: "chart" }, h("figcaption", {}, `${caption}, highest ${many(Math.round(most))} ms`, ["p50", "p95", "p99"].map((name) => sign(name, name))), svg("svg", { viewBox: "0 0 1000 120", preserveAspectRatio: "none", role: "img", "aria-label": `${caption}; the table below has the figures` }, ...drawn), ends(minutes));
 }

@@ -102,7 +102,8 @@ export class Traffic {
     } catch (why) {
       if (words !== this.wanted) return;
       this.input.setAttribute("aria-invalid", "true");
-      this.fault.textContent = why.column ? `${line(words)}\n${" ".repeat(why.column - 1)}^ ${line(why.message)}` : line(why.message);
+      const said = why.column ? `${line(words)}\n${" ".repeat(why.column - 1)}^ ${line(why.message)}` : line(why.message);
+      this.fault.textContent = `${said}\nStill shown: ${line(this.filter) || "everything"}`;
     }
   }
 
@@ -228,7 +229,7 @@ export class Traffic {
     this.scroller.hidden = isEmpty;
     if (!isEmpty) return;
     if (this.filter) {
-      this.none.replaceChildren(h("h2", { text: "No message matches" }), h("p", { text: "Each term alone finds:" }),
+      this.none.replaceChildren(h("h2", { text: `No message matches ${line(this.filter)}` }), h("p", { text: "Each term alone finds:" }),
         h("ul", {}, (this.terms ?? []).map((one) => h("li", { text: `${line(one.term)}: ${many(one.matched)}` }))));
     } else {
       this.none.replaceChildren(h("h2", { text: "Nothing has come by yet" }), h("p", { text: "Start a proxy with the live view on, for example:" }),
