@@ -12,6 +12,7 @@ from penstock.arguments import proxy_parser
 from penstock.commands.verbs import VERBS, load
 
 ROOT = Path(__file__).parent.parent.parent
+SOURCE = ROOT / "src" / "penstock"
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -56,6 +57,47 @@ def test_links_between_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)", words):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def test_links_into_pages_lead_to_a_heading() -> None:
+    def anchor(heading: str) -> str:
+        return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+    found = 0
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        words = re.sub(r"(`+).*?\1", "", page.read_text())
+        for target, place in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", words):
+            if "://" not in target:
+                text = (page.parent / target if target else page).read_text()
+                known = {anchor(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+                known |= set(re.findall(r'(?:id|name)="([^"]+)"', text))
+                assert place in known, f"{page.name} points to {target}#{place}"
+                found += 1
+    assert found > 3
+
+
+def test_the_life_of_a_message_leads_through_files_that_are_there() -> None:
+    text = (ROOT / "docs" / "life-of-a-message.md").read_text()
+    rooms = [path.name for path in SOURCE.iterdir() if path.is_dir()]
+    named = set(re.findall(rf"`((?:{'|'.join(rooms)})/[a-z_/]+)[.`]", text))
+    assert len(named) > 12
+    assert [name for name in sorted(named) if not (SOURCE / f"{name}.py").exists()] == []
+
+
+def test_the_map_of_the_house_names_every_room_and_every_module_at_its_door() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    words = text[text.index("## A map of the house") : text.index("## Adding an observer")]
+    there = [f"{path.name}/" for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    there += [path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("__")]
+    assert [name for name in sorted(there) if f"`{name}`" not in words] == []
+
+
+def test_every_extra_is_on_the_page_about_installing() -> None:
+    import tomllib
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = re.findall(r"`penstock\[(\w+)\]`", (ROOT / "docs" / "install.md").read_text())
+    assert set(named) == set(extras) - {"dev", "fuzz"}
 
 
 def test_every_number_has_its_reason() -> None:

@@ -225,6 +225,43 @@ def test_a_run_that_works_prints_plain_text(verb: str, ground: Ground) -> None:
     )
 
 
+TAKE_FOLDERS = ["show", "stats", "backtest", "baseline", "anomalies", "suggest", "variants"]
+"""Commands that read many recordings; `wrap --record FOLDER/` makes a file for each run."""
+
+
+@pytest.mark.parametrize("verb", TAKE_FOLDERS)
+def test_a_folder_stands_for_the_recordings_in_it(verb: str, ground: Ground, tmp_path: Path) -> None:
+    alone, folder = tmp_path / "alone.jsonl", tmp_path / "folder"
+    folder.mkdir()
+    for path in (alone, folder / "one.jsonl"):
+        path.write_bytes(ground.path("RECORDING").read_bytes())
+    (folder / "remarks.txt").write_text("no recording")
+    done = [
+        ground.run(ground.filled([str(path) if word == "RECORDING" else word for word in _words(verb)]))
+        for path in (alone, folder)
+    ]
+    assert done[0].returncode in (0, 3), done[0].stderr
+    assert done[1].returncode == done[0].returncode, done[1].stderr
+    assert _without_numbers(done[1].stdout) == _without_numbers(done[0].stdout)
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"out\d+", "out", text)
+
+
+def test_a_backtest_of_several_files_names_the_file(ground: Ground, tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"r{number}.jsonl").write_bytes(ground.path("RECORDING").read_bytes())
+    done = ground.run(ground.filled(["backtest", str(tmp_path), "--config", "CONFIG"]))
+    assert done.returncode == 3, done.stderr
+    assert "24 newly blocked" in done.stdout
+    assert [line.split("/")[-1] for line in done.stdout.splitlines()[1:]] == ["r0.jsonl", "r1.jsonl"]
+    shown = ground.run(["show", str(tmp_path), "kind:request"])
+    assert [line for line in shown.stdout.splitlines() if line.endswith(".jsonl:")] == [
+        f"{tmp_path}/r{number}.jsonl:" for number in range(2)
+    ]
+
+
 PRINTS_JSON = [
     verb
     for verb in VERBS

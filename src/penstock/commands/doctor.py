@@ -6,6 +6,7 @@ import argparse
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import msgspec
@@ -67,20 +68,32 @@ def run(options: argparse.Namespace) -> int:
     """Examines and prints; the exit code is the worst finding."""
     refuse_unfit_system()
     machine = this_machine(options.dir)
-    reports = [Report("penstock", "", "", _own_findings(machine))]
-    if options.command or options.upstream or options.upstream_cmd or options.config:
-        reports.append(_examine_upstream(options))
-    else:
-        found = survey(machine, choice_of(options, tuple(options.servers)))
-        names = {entry.name for file in found for entry in file.entries}
-        missing = [name for name in options.servers if name not in names]
-        if missing and not any(file.fault for file in found):
-            raise ConfigError(f"No server is called {missing[0]} there", "penstock clients lists them")
-        for file in found:
-            reports += _examine_file(file, found, options)
+    reports = []
+    for report in _reports(machine, options):
+        reports.append(report)
+        if options.format == "table":  # each takes seconds: nobody should wait for the last one
+            sys.stdout.write("".join(one_line(line) + "\n" for line in _lines(report)))
+            sys.stdout.flush()
     code = max(report.code for report in reports)
-    sys.stdout.write(_as_json(reports, code) if options.format == "json" else _as_text(reports, code))
+    last = f"{WORDS[code][:1].upper()}{WORDS[code][1:]}.\n"
+    sys.stdout.write(_as_json(reports, code) if options.format == "json" else last)
     return code
+
+
+def _reports(machine: Machine, options: argparse.Namespace) -> Iterator[Report]:
+    """One after another; what makes no sense is told before the first."""
+    own = Report("penstock", "", "", _own_findings(machine))
+    if options.command or options.upstream or options.upstream_cmd or options.config:
+        yield from [own, _examine_upstream(options)]
+        return
+    found = survey(machine, choice_of(options, tuple(options.servers)))
+    names = {entry.name for file in found for entry in file.entries}
+    missing = [name for name in options.servers if name not in names]
+    if missing and not any(file.fault for file in found):
+        raise ConfigError(f"No server is called {missing[0]} there", "penstock clients lists them")
+    yield own
+    for file in found:
+        yield from _examine_file(file, found, options)
 
 
 def _own_findings(machine: Machine) -> list[Finding]:
@@ -126,14 +139,14 @@ def _option_words(options: argparse.Namespace) -> list[str]:
     return [*words, "--", *options.command] if options.command else words
 
 
-def _examine_file(file: FoundFile, files: list[FoundFile], options: argparse.Namespace) -> list[Report]:
+def _examine_file(file: FoundFile, files: list[FoundFile], options: argparse.Namespace) -> Iterator[Report]:
     place = file.place
     shown = short_path(place.path)
     if file.fault is not None:
         line, text = file.fault.faults[0]
         finding = Finding("file", MISCONFIGURED, f"line {line}: {text}", "Mend it; nothing was changed")
-        return [Report("", place.client.name, shown, [finding])]
-    out = []
+        yield Report("", place.client.name, shown, [finding])
+        return
     for entry in file.entries:
         examination = Examination(_subject(file, entry, options), os.environ)
         examination.findings += _file_findings(file, entry, files)
@@ -141,8 +154,7 @@ def _examine_file(file: FoundFile, files: list[FoundFile], options: argparse.Nam
             examination.run()
         else:
             examination.findings.append(Finding("file", READY, f"not tried: {entry.refusal}"))
-        out.append(Report(entry.name, place.client.name, shown, examination.findings))
-    return out
+        yield Report(entry.name, place.client.name, shown, examination.findings)
 
 
 def _subject(file: FoundFile, entry: Entry, options: argparse.Namespace) -> Subject:
@@ -213,15 +225,11 @@ def _as_json(reports: list[Report], code: int) -> str:
     return json_text(out)
 
 
-def _as_text(reports: list[Report], code: int) -> str:
-    lines = []
-    for report in reports:
-        where = f" ({report.client}, {report.file})" if report.client else ""
-        lines.append(f"{report.name or 'the file'}{where}: {WORDS[report.code]}")
-        for finding in report.findings:
-            mark = "ok" if finding.code == READY else finding.result
-            lines.append(f"  {finding.check:<10} {mark:<14} {finding.text}")
-            if finding.hint:
-                lines.append(f"  {'':<10} {'':<14} -> {finding.hint}")
-    lines.append(f"{WORDS[code][:1].upper()}{WORDS[code][1:]}.")
-    return "".join(one_line(line) + "\n" for line in lines)
+def _lines(report: Report) -> Iterator[str]:
+    where = f" ({report.client}, {report.file})" if report.client else ""
+    yield f"{report.name or 'the file'}{where}: {WORDS[report.code]}"
+    for finding in report.findings:
+        mark = "ok" if finding.code == READY else finding.result
+        yield f"  {finding.check:<10} {mark:<14} {finding.text}"
+        if finding.hint:
+            yield f"  {'':<10} {'':<14} -> {finding.hint}"

@@ -11,6 +11,7 @@ from penstock.arguments import Parser
 from penstock.commands.results import json_text
 from penstock.commands.show import facts_of
 from penstock.errors import ConfigError, ProtocolError
+from penstock.observe.progress import Progress, size_of
 from penstock.observe.reader import RecordingReader
 from penstock.observe.recording import Line
 from penstock.observe.rows import MessageRow, Rows
@@ -61,17 +62,19 @@ def run(options: argparse.Namespace) -> int:
 def _find(path: str, number: int) -> tuple[MessageRow, list[MessageRow]]:
     """The message, and its session: everything up to it, and the answer to it."""
     session_id = None
-    for line in RecordingReader(path):
+    progress = Progress("lines", 2 * size_of([path]))  # it is read twice
+    for line in RecordingReader(path, progress.add):
         if line.i == number and line.lost is None:
             session_id = line.s
     if session_id is None:
         raise ConfigError(f"There is no message {number} in {path}", "penstock show lists what there is")
     found = None
     session = []
-    for row in Rows().all(RecordingReader(path)):
+    for row in Rows().all(RecordingReader(path, progress.add)):
         if row.line.s == session_id and (row.line.i <= number or row.line.re == number):
             session.append(row)
             found = row if row.line.i == number else found
+    progress.end()
     assert found is not None
     return found, session
 

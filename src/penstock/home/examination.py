@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -250,6 +251,10 @@ class Examination:
             self._add("gate", MISCONFIGURED, f"denied and listed all the same: {', '.join(sorted(leaked))}")
         else:
             self._add("gate", READY, "denied tools are absent, unknown ones refused")
+        hidden = _denied_names(said)
+        if hidden and not tools:
+            hint = f"Choose by hand: penstock wrap {shlex.quote(self._subject.name)} --pick"
+            self._add("gate", READY, f"every tool is hidden, all {len(hidden)} of them", hint)
 
     def _say_failure(self, trial: Trial, why: TrialFailed) -> None:
         lines = trial.last_errors()

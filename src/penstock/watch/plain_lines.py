@@ -22,7 +22,7 @@ def row_line(row: HubRow, width: int = 0) -> str:
     ms = "" if row.ms is None else f"{row.ms:.0f}"
     arrow = ARROWS.get(row.sender, "?")
     text = (
-        f"{moment}  {cell(row.at, 12)}  {arrow} {cell(method, 22)} {cell(row.tool, 22)} "
+        f"{moment}  {cell_end(row.at, 12)}  {arrow} {cell(method, 22)} {cell(row.tool, 22)} "
         f"{ms:>6} {short(row.tokens):>6}  {row.verdict:<7}  {visible(row.rules[0]) if row.rules else ''}"
     ).rstrip()
     return text[:width] if width else text
@@ -32,6 +32,12 @@ def cell(text: str, width: int) -> str:
     """`text` in a column of this width."""
     text = visible(text)
     return f"{text[: width - 1]}…" if len(text) > width else f"{text:<{width}}"
+
+
+def cell_end(text: str, width: int) -> str:
+    """The same, cut at its beginning: upstreams are often called alike but for their last word."""
+    text = visible(text)
+    return f"…{text[1 - width :]}" if len(text) > width else f"{text:<{width}}"
 
 
 def short(number: int) -> str:

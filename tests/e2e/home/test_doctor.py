@@ -67,6 +67,14 @@ def test_a_wrapped_server_that_works_is_ready_and_its_gate_is_shut(home: Home) -
     assert shown.stdout.endswith("Ready.\n")
 
 
+def test_a_server_of_which_nothing_is_left_is_named(home: Home) -> None:
+    _write(home, gone=_entry(str(PENSTOCK), "--deny", ".", "--", *SERVER))
+    code, report = _doctor(home)
+    assert code == 0
+    assert "gate: every tool is hidden, all 4 of them" in "\n".join(_texts(report, 0))
+    assert "penstock wrap gone --pick" in home.run("doctor", "gone").stdout
+
+
 def test_silence_and_a_port_where_nobody_listens_are_transient(home: Home) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
