@@ -125,6 +125,11 @@ def over_http(ask: Callable[[int], bytes], count: int, counted: Path) -> None:
         upstream.wait()
 
 
+def over_http_to_stdio(ask: Callable[[int], bytes], count: int, counted: Path) -> None:
+    """The same from a legacy client over HTTP to a command."""
+    exchanged(["--", *upstream_command("stdio")], counted, [ask(number) for number in range(count)])
+
+
 def exchanged(arguments: list[str], counted: Path, messages: list[bytes], more: bytes = b"") -> None:
     """These messages, one after another, from a client of a listener; `more` are header lines of its own."""
     with socket.socket() as probe:
@@ -207,6 +212,7 @@ class Way(NamedTuple):
 WAYS = {
     "allowed call, stdio to stdio": Way(lambda count, counted: over_stdio(call, count, counted)),
     "allowed call, HTTP to HTTP": Way(lambda count, counted: over_http(call, count, counted)),
+    "allowed call, HTTP to stdio": Way(lambda count, counted: over_http_to_stdio(call, count, counted)),
     "tools/list, HTTP to HTTP": Way(lambda count, counted: over_http(listing, count, counted)),
     "100 kB of structuredContent, HTTP to HTTP": Way(
         lambda count, counted: over_http(records, count, counted), 20, 70

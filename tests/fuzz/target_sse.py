@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from penstock.wire.http.sse import Oversize, SseEvent, SseReader
+from penstock.wire.mcp.message import Kind, Message, read_upstream_message
+from penstock.wire.mcp.progress_events import end_of_progress
 from slow_sse import fields_by_the_book
 
 
@@ -20,12 +22,27 @@ def check(data: bytes) -> None:
         sizes = sum(event.size if isinstance(event, Oversize) else len(event.raw) for event in whole)
         assert sizes <= len(stream)
         assert all(len(event.raw) <= limit for event in whole if isinstance(event, SseEvent))
+    _check_progress(stream)
     events = [event for event in _read([stream], 1 << 20) if isinstance(event, SseEvent)]
     assert stream.startswith(b"".join(event.raw for event in events))
     dispatched = [(event.event, event.data) for event in events if event.data is not None]
     expected = fields_by_the_book(stream)
     # A last CR of a CRLF stream may still be followed by its LF: that one event is waited for.
     assert dispatched == expected or (stream.endswith(b"\r\n\r") and dispatched == expected[:-1])
+
+
+def _check_progress(stream: bytes) -> None:
+    """What is known by its form alone is nothing but progress, and read as it would be without."""
+    reader = SseReader(1 << 20)
+    end = reader.pass_over(stream, end_of_progress)
+    taken = [event for event in _read([stream[:end]], 1 << 20) if isinstance(event, SseEvent)]
+    assert b"".join(event.raw for event in taken) == stream[:end]
+    for event in taken:
+        message = read_upstream_message(event.data or b"")
+        assert isinstance(message, Message)
+        assert message.method == "notifications/progress"
+        assert (message.kind, event.event, event.is_odd) == (Kind.NOTIFICATION, "message", False)
+    assert taken + reader.feed(stream[end:]) == _read([stream], 1 << 20)
 
 
 def _read(chunks: list[bytes], limit: int) -> list[SseEvent | Oversize]:

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, cast
 
 from penstock import limits
 from penstock.downstream.answer_bodies import (
-    has_events,
-    has_messages_in_events,
     is_message,
-    is_nearly_a_message,
     maybe_answered,
     parts_of,
     read_answer,
 )
 from penstock.downstream.oauth_metadata import own_resource
 from penstock.downstream.passthrough_head import AnswerHead, PassthroughHead
-from penstock.downstream.passthrough_verdicts import judge
+from penstock.downstream.passthrough_verdicts import judge, maybe_hidden
 from penstock.downstream.replies import send_json
 from penstock.errors import ConnectFailed, UpstreamError, UpstreamLost
 from penstock.net.http_exchange import Reply
@@ -33,6 +30,7 @@ from penstock.wire.http.sse import Oversize, SseEvent, SseReader, encode_event, 
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.ids import id_key, maybe_id_at_edges
 from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message, read_upstream_message
+from penstock.wire.mcp.progress_events import end_of_progress
 from penstock.wire.mcp.replies import INVALID_ANSWER, error_reply, over_limit, told, upstream_error_reply
 
 if TYPE_CHECKING:
@@ -62,6 +60,7 @@ class PassthroughResponse:
     _headers: Headers = []  # noqa: RUF012  # never changed in place
     _is_over = False
     _is_discarding = False  # the client is gone, and the upstream must not notice
+    _last = b""  # what leaves with the end of a stream
     _out: list[bytes] | None = None  # what one piece of the upstream's stream becomes
     _undecided = 0  # messages that the rules still look at
     _is_read = False  # the upstream has said all
@@ -131,11 +130,17 @@ class PassthroughResponse:
         if self._is_over or self._is_discarding:
             return
         if self._reader is not None:
-            self._out = []
-            for event in self._reader.feed(chunk):
-                self._pass_event(event)
-            out, self._out = b"".join(self._out), None
-            if out:
+            end = self._reader.pass_over(chunk, end_of_progress) if self._gate.passes_progress else 0
+            if end == len(chunk):
+                out = chunk
+            else:
+                self._out = [chunk[:end]] if end else []
+                for event in self._reader.feed(chunk[end:] if end else chunk):
+                    self._pass_event(event)
+                out, self._out = b"".join(self._out), None
+            if out and self.ticket is not None and self.ticket.is_ending and not self._is_over:
+                self._last = out  # leaves with the end, which is told next
+            elif out:
                 self._reply.write(out)
                 if self._reply.is_full and self.ticket is not None:
                     self.ticket.pause()
@@ -161,6 +166,9 @@ class PassthroughResponse:
             return
         if self._reader is not None or self._is_discarding:
             self._is_read = True
+            if self._last and self._undecided:
+                self._reply.write(self._last)
+                self._last = b""
             self._finish_stream()
             return
         body = self._body if self._pieces is None else self._pieces.take()
@@ -182,7 +190,7 @@ class PassthroughResponse:
         )
         if is_looked_at:
             self._pass_body(body)
-        elif body and (why := self._maybe_hidden(body, is_answer)) is not None:
+        elif body and (why := maybe_hidden(self, body, is_answer, self._is_stream)) is not None:
             log.warning("Withheld an answer of the upstream. %s.", why)
             self.status = 502 if self.status < 300 else self.status
             self._headers = [(b"Content-Type", b"application/json")]
@@ -192,22 +200,6 @@ class PassthroughResponse:
             judge(self, read_upstream_message(body), body, self._send_ruled)
         else:
             self._send_ruled(body)
-
-    def _maybe_hidden(self, body: bytes, is_answer: bool) -> str | None:
-        """Why something that is no answer of the protocol must not pass: some client would find one in it."""
-        if self._gate.lists_hidden_tools(body):
-            return "It lists tools that are hidden"
-        if not self._gate.may_object:
-            return None
-        if is_answer and self.is_endpoint and self.method == b"GET" and has_events(body):
-            # Some clients read whatever a GET brings as a stream, and ask for no type.
-            return "It is a stream of events that does not say so"
-        is_stream = self._known is not None and self._known.is_stream
-        if has_messages_in_events(body, is_stream):
-            return f"It has messages in events, and is no stream (HTTP {self.status})"
-        if self._gate.is_ruled and is_nearly_a_message(body):
-            return f"It has a message with something around it (HTTP {self.status})"
-        return None
 
     def _send_ruled(self, body: bytes | None) -> None:
         self._end()
@@ -243,6 +235,10 @@ class PassthroughResponse:
     def is_listening(self) -> bool:
         """Whether this lasts until somebody ends it."""
         return self.method == b"GET" or (self.message is not None and self.message.method == _LISTEN)
+
+    @property
+    def _is_stream(self) -> bool:
+        return self._known is not None and self._known.is_stream
 
     def give_up(self) -> None:
         """Lets go of the upstream; nobody waits."""
@@ -372,7 +368,8 @@ class PassthroughResponse:
         if self._is_read and not self._undecided and not self._is_over:
             self._end()
             if self._reply.is_started:
-                self._reply.finish()
+                last, self._last = self._last, b""
+                self._reply.finish(last)
 
     def _stand_in(self, id_token: bytes | None, event_id: bytes | None) -> bytes:
         if id_token is None or self._ids is None or id_key(id_token) not in self._ids:
@@ -384,6 +381,8 @@ class PassthroughResponse:
     def _start_stream(self) -> None:
         if self._reader is None:
             self._reply.start(200, [(b"Content-Type", b"text/event-stream")])
+        elif self._known is not None and self._known.headers is self._headers and self.status == 200:
+            self._reply.start_as(self._known.start)
         else:
             headers = [field for field in self._headers if field[0].lower() != b"content-length"]
             self._reply.start(self.status, headers)

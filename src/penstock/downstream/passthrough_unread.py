@@ -57,10 +57,6 @@ class UnreadResponse(PassthroughResponse):
         if self._reply.is_full:
             self.ticket.pause()
 
-    @property
-    def _is_stream(self) -> bool:
-        return self._known is not None and self._known.is_stream
-
     def on_end(self) -> None:
         if not self._is_unread or self._is_over or self._is_discarding:
             super().on_end()

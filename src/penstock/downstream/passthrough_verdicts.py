@@ -1,4 +1,4 @@
-"""Pass-through, on the way back: asks the gate about every message of a response, and does what it says."""
+"""Pass-through, on the way back: asks the gate about whatever a response holds, and does what it says."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from penstock.downstream.answer_bodies import has_events, has_messages_in_events, is_nearly_a_message
 from penstock.gate.batch_verdicts import BatchVerdicts
 from penstock.policy.exchange import Exchange
 from penstock.policy.verdict import FORWARD, Answer, Forward, Verdict, Wait
@@ -38,6 +39,23 @@ def judge(response: PassthroughResponse, message: Message | Batch, raw: bytes, t
         then(raw)
     else:
         _carry_out(response, verdict, message, exchange, then)
+
+
+def maybe_hidden(response: PassthroughResponse, body: bytes, is_answer: bool, is_stream: bool) -> str | None:
+    """Why something that is no answer of the protocol must not pass: some client would find one in it."""
+    gate = response.passthrough.gate
+    if gate.lists_hidden_tools(body):
+        return "It lists tools that are hidden"
+    if not gate.may_object:
+        return None
+    if is_answer and response.is_endpoint and response.method == b"GET" and has_events(body):
+        # Some clients read whatever a GET brings as a stream, and ask for no type.
+        return "It is a stream of events that does not say so"
+    if has_messages_in_events(body, is_stream):
+        return f"It has messages in events, and is no stream (HTTP {response.status})"
+    if gate.is_ruled and is_nearly_a_message(body):
+        return f"It has a message with something around it (HTTP {response.status})"
+    return None
 
 
 def _judge_batch(response: PassthroughResponse, batch: Batch, then: Then) -> None:

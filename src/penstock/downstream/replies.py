@@ -43,6 +43,7 @@ EVENTS: Headers = [
     (b"Cache-Control", b"no-cache, no-transform"),
     (b"X-Accel-Buffering", b"no"),
 ]
+_EVENTS_START = response_start(200, EVENTS)
 
 
 def send_json(reply: Reply, status: int, raw: bytes, more: Headers | None = None) -> None:
@@ -81,9 +82,7 @@ def status_for(verdict: Answer, era: Era) -> int:
 
 def send_event(reply: Reply, raw: bytes) -> None:
     """Replies with one JSON-RPC message in a stream that ends with it."""
-    reply.start(200, EVENTS)
-    reply.write(encode_event(raw, "message"))
-    reply.finish()
+    reply.stream_as(_EVENTS_START, encode_event(raw, "message"))
 
 
 def wait_unless_gone(

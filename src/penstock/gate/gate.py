@@ -109,6 +109,11 @@ class Gate:
         return FORWARD
 
     @property
+    def passes_progress(self) -> bool:
+        """Whether plain progress passes unheard: other kinds of gate have rules or observers."""
+        return type(self) is Gate and not self._looks_closer
+
+    @property
     def is_ruled(self) -> bool:
         """Whether rules are in force at the moment."""
         return False

@@ -135,21 +135,55 @@ class Reply:
         if self._is_head or status in _BODILESS:
             self._is_silent = True
             framing = b"" if length is None or status == 204 else b"Content-Length: %b\r\n" % length
-        elif length is not None:
-            self._left = int(length)
-            framing = b"Content-Length: %d\r\n" % self._left
-        elif self._is_http11:
-            self._is_chunked = True
-            framing = b"Transfer-Encoding: chunked\r\n"
         else:
-            connection.close_after_reply()
-            framing = b""
+            framing = self._framing(length)
         if self.extra:
             headers = [*headers, *self.extra]
         head = build_response_head(status, headers, framing + connection.persistence)
         self.is_started = True
         if not self.is_gone:
             connection.write_head(head)
+
+    def start_as(self, start: bytes) -> None:
+        """The same for a body of unknown length; `start` is the head but for the framing."""
+        if self.is_started:
+            raise RuntimeError("a reply was started twice")
+        framing = b"" if self._is_head else self._framing(None)
+        self._is_silent = self._is_head
+        self.is_started = True
+        if not self.is_gone:
+            if self.extra:
+                start += field_lines(self.extra)
+            self._connection.write_head(b"%b%b%b\r\n" % (start, framing, self._connection.persistence))
+
+    def stream_as(self, start: bytes, body: bytes) -> None:
+        """The bytes of `start_as`, `write` and `finish`, in one write where `body` is small."""
+        is_one_chunk = self._is_http11 and not self._is_head and 0 < len(body) <= limits.HTTP_JOIN_BYTES
+        if self.is_started or not is_one_chunk:
+            self.start_as(start)
+            self.write(body)
+            self.finish()
+            return
+        self.is_started = self.is_finished = True
+        if not self.is_gone:
+            if self.extra:
+                start += field_lines(self.extra)
+            connection = self._connection
+            connection.end_reply(
+                b"%bTransfer-Encoding: chunked\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n"
+                % (start, connection.persistence, len(body), body)
+            )
+
+    def _framing(self, length: bytes | None) -> bytes:
+        """What the head says of where the body ends; a `length` is a promise."""
+        if length is not None:
+            self._left = int(length)
+            return b"Content-Length: %d\r\n" % self._left
+        if self._is_http11:
+            self._is_chunked = True
+            return b"Transfer-Encoding: chunked\r\n"
+        self._connection.close_after_reply()
+        return b""
 
     def write(self, chunk: bytes) -> None:
         """A part of the body, sent in this turn of the loop."""
@@ -169,10 +203,16 @@ class Reply:
                 raise RuntimeError("a reply became longer than it promised")
         self._connection.write(chunk)
 
-    def finish(self) -> None:
-        """The end of the body."""
+    def finish(self, last: bytes = b"") -> None:
+        """The end of the body, in one write with the `last` part of it where that is small."""
         if self.is_finished:
             return
+        if last and self._is_chunked and len(last) <= limits.HTTP_JOIN_BYTES:
+            self.is_finished = True
+            if not self.is_gone:
+                self._connection.end_reply(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+            return
+        self.write(last)
         if not self.is_started:
             raise RuntimeError("a reply was finished before its start")
         if self._left > 0:

@@ -71,6 +71,11 @@ class Ticket:
         """Whether the system has taken all of the request."""
         return self.connection is not None and self.connection.is_sent
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the end has come with the part that the receiver is being told of: `on_end` is next."""
+        return self.connection is not None and self.connection.is_ending
+
     def pause(self) -> None:
         """Stops reading this response; what has been read already, at most one buffer, may still come."""
         self.is_paused = True
@@ -165,6 +170,11 @@ class UpstreamConnection(asyncio.Protocol):
     def is_sent(self) -> bool:
         """Whether nothing of what was written waits to be taken."""
         return not self._transport.get_write_buffer_size()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the last chunk of the response is here."""
+        return self._chunked is not None and self._chunked.is_done
 
     def send(self, request: bytes, is_head_request: bool, ticket: Ticket, rest: bytes = b"") -> None:
         """Writes a whole request, in one piece or in two; the response is for `ticket`."""

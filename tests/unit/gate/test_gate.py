@@ -10,6 +10,8 @@ import pytest
 import hostile
 from memory_doors import CHOICE, GATE, catalog
 from penstock.gate.gate import Gate, error_message
+from penstock.gate.observed import ObservedGate
+from penstock.gate.ruled import RuledGate, Rules
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
@@ -411,3 +413,16 @@ def test_what_comes_by_while_a_list_is_on_its_way_is_no_list() -> None:
 def test_the_plain_gate_keeps_no_request_and_passes_nothing_unread() -> None:
     gate = Gate(CHOICE)
     assert (gate.keeps_requests, gate.passes_unread, gate.is_ruled) == (False, False, False)
+
+
+def test_only_a_gate_that_nobody_added_to_passes_progress_unasked():
+    class Listening:
+        def faults_in_list(self, *_: object) -> list[str]:
+            return []
+
+    assert OPEN.passes_progress
+    assert Gate(CHOICE).passes_progress
+    assert not Gate(CHOICE, Listening()).passes_progress  # type: ignore[arg-type]
+    assert not Gate(ToolFilter(lock=ToolLock({}, {}, ()))).passes_progress
+    assert not RuledGate(CHOICE, None, Rules(None)).passes_progress
+    assert not ObservedGate(OPEN, [], Session()).passes_progress

@@ -582,6 +582,54 @@ def test_a_reply_within_one_turn_is_one_write():
     asyncio.run(main())
 
 
+def in_steps(reply: Reply, body: bytes) -> None:
+    reply.start(200, [(b"X-A", b"b")])
+    reply.write(body)
+    reply.finish()
+
+
+def with_its_end(reply: Reply, body: bytes) -> None:
+    reply.start_as(OK + b"X-A: b\r\n")
+    reply.finish(body)
+
+
+def at_once(reply: Reply, body: bytes) -> None:
+    reply.stream_as(OK + b"X-A: b\r\n", body)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"abc", bytes(limits.HTTP_JOIN_BYTES), bytes(limits.HTTP_JOIN_BYTES + 1)]
+)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"HEAD / HTTP/1.1\r\nHost: x\r\n",
+        b"GET / HTTP/1.0\r\n",
+        b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n",
+    ],
+)
+@pytest.mark.parametrize("send", [with_its_end, at_once])
+def test_a_stream_has_the_same_bytes_in_fewer_steps(send, asked, body):
+    async def said(send: Callable[[Reply, bytes], None]) -> bytes:
+        def handler(request: Request, reply: Reply) -> None:
+            reply.extra = [(b"X-More", b"c")]
+            (send if request.target == b"/" else in_steps)(reply, body)
+            with pytest.raises(RuntimeError):
+                reply.start_as(OK)
+
+        async with serving(handler) as site:
+            peer = await site.connect()
+            last = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            peer.send(asked + b"\r\n" + last)
+            return await peer.until_closed()
+
+    async def main() -> None:
+        assert await said(send) == await said(in_steps)
+
+    asyncio.run(main())
+
+
 def test_http10_gets_a_stream_until_the_connection_closes():
     def stream(request: Request, reply: Reply) -> None:
         reply.start(200, [])

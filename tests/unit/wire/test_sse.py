@@ -489,3 +489,11 @@ def test_a_large_event_is_not_kept_as_it_came_where_nobody_wants_it():
     assert (second.raw, second.data, second.id) == (b"", b"x" * 5_000, b"2")
     (odd,) = reader.feed(b"retry: 5\nevent: a\nevent: b\ndata: %b\n\n" % (b"x" * 5_000))
     assert (odd.raw, odd.event, odd.retry, odd.is_odd) == (b"", "b", 5, True)
+
+
+@given(st.binary(max_size=20))
+@example(b"")
+@example(b"a\nb\rc")
+def test_a_plain_event_of_ours_is_written_as_any_other(data):
+    with_id = encode_event(data, "message", b"7")
+    assert encode_event(data, "message") == with_id.replace(b"id: 7\n", b"", 1)

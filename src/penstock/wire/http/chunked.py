@@ -11,6 +11,7 @@ from penstock import limits
 from penstock.errors import MalformedHttp
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?\r\n")
+_match_plain_size = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n").match
 _TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*\r\n")
 
 
@@ -32,6 +33,15 @@ class ChunkedReader:
         That is the end of `data`, or of the body.
         """
         at, size = start, len(data)
+        if not self._left and not self._line and not self._is_in_trailers:
+            # The hot path: small chunks that are here whole, one after another.
+            while sized := _match_plain_size(data, at):
+                begin = sized.end()
+                stop = begin + int(sized[1], 16)
+                if stop == begin or data[stop : stop + 2] != b"\r\n":
+                    break  # the last one, or one that is not all there
+                pieces.append(data[begin:stop])
+                at = stop + 2
         while at < size:
             left = self._left
             if left:
