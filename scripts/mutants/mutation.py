@@ -12,7 +12,7 @@ import expressions
 
 _NOT_CODE = {"annotation", "returns", "decorator_list", "type_comment"}
 _MOST_TEXT = 90
-_GENERIC = frozenset(("dict", "list", "tuple", "frozenset", "Callable", "Sequence", "type"))
+_GENERIC = frozenset(("dict", "list", "tuple", "frozenset", "Callable", "Sequence", "type", "Literal"))
 
 
 @dataclass

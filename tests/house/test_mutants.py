@@ -48,6 +48,7 @@ def _mutants(work: Path, source: str) -> list[str]:
         ("if TYPE_CHECKING:\n    x = 3", []),
         ("x = cast('A', y)", []),
         ("X = TypeVar('X')", []),
+        ("X = Literal['a', 'b']", []),
         ("'only a docstring'", []),
         ("x = r'a|b'", ["'a|b' -> 'b'", "'a|b' -> 'a'"]),
         (

@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from penstock.gate.ruled import RuledGate
+from penstock.gate.session_table import TrackedSession
 from penstock.gate.task_wait import TaskWait, closed
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
 from penstock.policy.rules.exchange import Context
@@ -145,7 +146,7 @@ async def _settled(verdict: Verdict) -> Decided:
 
 
 def _is_everywhere(session: Session) -> bool:
-    return bool(getattr(session, "is_everywhere", False))
+    return isinstance(session, TrackedSession) and session.is_everywhere
 
 
 def _method(message: Message, context: Context) -> str | None:

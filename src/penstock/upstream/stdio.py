@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock.errors import ConnectFailed, Failure, UpstreamError, UpstreamLost
 from penstock.net.child import Child
 from penstock.net.fd_io import Reader, Writer
 from penstock.net.warden import Warden
-from penstock.relay.contracts import LinkFacts
+from penstock.relay.contracts import LinkFacts, UpstreamReceiver
 from penstock.upstream.last_words import LastWords
 from penstock.upstream.starting import Starting, shown_command
 from penstock.wire.mcp.ids import maybe_id_at_edges
@@ -19,31 +19,10 @@ from penstock.wire.mcp.message import Message
 from penstock.wire.mcp.ndjson import LineSplitter, Oversize, to_line
 from penstock.wire.mcp.replies import over_limit, printable
 
+if TYPE_CHECKING:
+    from penstock.upstream.peer import PeerOfUpstream
+
 log = logging.getLogger("penstock")
-
-
-class Receiver(Protocol):
-    """Who hears what the upstream says."""
-
-    def from_upstream(self, raw: bytes) -> None: ...
-
-    def upstream_refused(self, id_token: bytes | None, why: str, raw: bytes = b"") -> None: ...
-
-    def upstream_noise(self, raw: bytes) -> None: ...
-
-    def upstream_lost(self, error: UpstreamError) -> None: ...
-
-
-class PeerOfUpstream(Protocol):
-    """Whose reading and writing depends on how fast the upstream reads and writes."""
-
-    def pause(self, reason: str) -> None: ...
-
-    def resume(self, reason: str) -> None: ...
-
-    def cork(self) -> None: ...
-
-    def uncork(self) -> None: ...
 
 
 class StdioUpstream:
@@ -66,7 +45,7 @@ class StdioUpstream:
         It has `start_seconds` from the first message to its first answer. With `is_stderr_heard` its last
         words are told when it is lost, for the price of a descriptor.
         """
-        self.receiver: Receiver | None = None
+        self.receiver: UpstreamReceiver | None = None
         self.peer: PeerOfUpstream | None = None
         self._command = command
         self._child = Child(command, env, cwd, warden, is_stderr_heard=is_stderr_heard)

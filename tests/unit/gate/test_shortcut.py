@@ -270,3 +270,87 @@ def test_who_keeps_may_change_and_may_fail(caplog: pytest.LogCaptureFixture) -> 
     shortcut.keep = fail
     assert exchanged(gate, CALL % ALLOWED, ANSWER) == (FORWARD, FORWARD)
     assert [record.getMessage() for record in caplog.records] == ["An observer failed."] * 2
+
+
+def padded(raw: bytes, size: int) -> bytes:
+    """The message with blanks before its end, so that it has just so many bytes."""
+    return raw[:-1] + b" " * (size - len(raw)) + b"}"
+
+
+def test_what_is_just_small_enough_goes_the_short_way() -> None:
+    request, answer = padded(CALL % ALLOWED, MOST), padded(ANSWER, MOST)
+    short, _ = both_ways(lambda: Gate(CHOICE), lambda gate: exchanged(gate, request, answer))
+    assert short.direct == 2
+    short, _ = both_ways(
+        lambda: Gate(CHOICE),
+        lambda gate: exchanged(gate, padded(CALL % ALLOWED, MOST + 1), padded(ANSWER, MOST + 1)),
+    )
+    assert short.direct == 0
+
+
+def test_what_belongs_to_no_request_that_was_told_goes_the_long_way() -> None:
+    def drive(gate: ObservedGate) -> list[Verdict]:
+        complaint = upstream(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}')
+        answer = client(ANSWER)
+        return [
+            gate.upstream_says(complaint, Exchange(session=known_session())),
+            gate.client_says(answer, Exchange(session=known_session())),
+        ]
+
+    short, _ = both_ways(lambda: Gate(CHOICE), drive)
+    assert short.direct == 0
+
+
+class Clock:
+    """Two clocks that go on by a quarter of a second whenever one of them is read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._now = 0.0
+        monkeypatch.setattr("penstock.gate.shortcut._time", lambda: 1_000.0 + self._tick())
+        monkeypatch.setattr("penstock.gate.shortcut._monotonic", lambda: 50.0 + self._tick())
+
+    def _tick(self) -> float:
+        self._now += 0.25
+        return self._now
+
+
+def test_the_short_way_tells_when_a_message_came_and_how_long_it_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Clock(monkeypatch)
+    book = Book()
+    gate = ShortcutGate(Gate(CHOICE), [book], Session(id="own"), book.shortcut)  # type: ignore[list-item]
+    exchanged(gate, CALL % ALLOWED, ANSWER)
+    assert [(one.received, one.micros) for one in book.records] == [(1_000.25, 250_000), (1_000.75, 250_000)]
+
+
+def test_what_was_decided_otherwise_began_when_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch)
+    since: list[float] = []
+    book = Book()
+    gate = ShortcutGate(Deciding(Drop(WHY)), [book], Session(id="own"), book.shortcut)  # type: ignore[list-item]
+    monkeypatch.setattr(gate, "_follow", lambda *what: since.append(what[-1]))
+    message = client(CALL % ALLOWED)
+    exchange = Exchange(b"1", "tools/call", session=known_session())
+    gate.client_says(message, exchange)
+    assert since == [exchange.started] == [50.0]  # 50.5 - 1000.75 + 1000.25
+    exchange.record = Record(0.0, exchange.session, "client", "request", None, b"1", b"", "pass")
+    gate.upstream_says(upstream(ANSWER), exchange)
+    assert since[1] == 50.75  # 51.25 - 1001.5 + 1001.0
+
+
+def test_an_observer_that_fails_is_told_of_as_penstocks(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Book):
+        def keep(self, record: Record) -> None:
+            raise RuntimeError
+
+        def saw(self, record: Record) -> None:
+            raise RuntimeError
+
+    book = Failing()
+    gate = ShortcutGate(Gate(CHOICE), [book], Session(id="own"), book.shortcut)  # type: ignore[list-item]
+    assert exchanged(gate, CALL % ALLOWED, ANSWER) == (FORWARD, FORWARD)
+    gate.said("client", "refuse", b"{")
+    assert [(one.name, one.getMessage()) for one in caplog.records] == [
+        ("penstock", "An observer failed.")
+    ] * 3

@@ -21,3 +21,7 @@ def test_rules_have_none_in_what_was_refused(verdict: Verdict) -> None:
 
 def test_an_answer_is_no_error_and_no_list_unless_it_says_so() -> None:
     assert Answer(b"{}") == Answer(b"{}", 0, False)
+
+
+def test_a_reason_has_no_code_and_names_no_rules_unless_it_is_said() -> None:
+    assert (Why("r", "log", "m").code, Why("r", "log", "m").rules) == (0, ())
