@@ -391,3 +391,48 @@ def test_hidden_tools_stay_hidden(name: str) -> None:
         assert isinstance(said, Forward if name == ALLOWED else Answer)
 
     asyncio.run(run())
+
+
+ASKS_AND_SETS = {**MARKS, "direction": "both", "conditions": [{"method_equals": "roots/list"}]}
+
+
+@in_a_loop
+async def test_a_question_and_its_answer_wait_for_rules_and_records_both() -> None:
+    gate, records = gate_with(ASKS_AND_SETS)
+    question, answer = upstream(ROOTS), client(ROOTS_ANSWER)
+    assert isinstance(await decided(gate.upstream_says(question, begun(question))), Forward)
+    assert [what for what, *_ in records.asked] == ["load", "save", "keep"]
+    records.asked.clear()
+    exchange = Exchange(session=everywhere())
+    assert isinstance(await decided(gate.client_says(answer, exchange)), Forward)
+    assert [what for what, *_ in records.asked] == ["take", "load", "save"]
+
+
+@in_a_loop
+async def test_what_was_given_up_while_rules_looked_is_told_to_nobody() -> None:
+    gate, records = gate_with(ASKS_AND_SETS)
+    records.gate.clear()
+    question = upstream(ROOTS)
+    verdict = gate.upstream_says(question, begun(question))
+    assert isinstance(verdict, Wait)
+    await asyncio.sleep(0)
+    verdict.cancel()
+    records.gate.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert "keep" not in [what for what, *_ in records.asked]
+
+
+@in_a_loop
+async def test_an_answer_to_a_call_is_known_by_what_was_asked() -> None:
+    gate, records = gate_with({**CALLS_ONLY, "direction": "both"})
+    asked = call(more=b',"x":1')
+    exchange = begun(asked)
+    await decided(gate.client_says(asked, exchange))
+    records.asked.clear()
+    await decided(gate.upstream_says(upstream(TASK_BEGINS), exchange))
+    assert [what for what, *_ in records.asked] == ["load", "save"]
+    told = upstream(b'{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t1"}}')
+    records.asked.clear()
+    await decided(gate.upstream_says(told, begun(told)))
+    assert ("load", frozenset(), ["t1"]) in records.asked
