@@ -20,7 +20,7 @@ INITIALIZE = (
 )
 
 
-def row(name: str, token: str, **more: str) -> dict[str, str]:
+def row(name: str, token: str, **more: object) -> dict[str, object]:
     """A row of auth.tokens."""
     return {"id": name, "sha256": hashlib.sha256(token.encode()).hexdigest(), **more}
 

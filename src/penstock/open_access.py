@@ -25,7 +25,7 @@ from penstock.downstream.access_router import AccessRouter
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door
 from penstock.downstream.resource_metadata import ResourceMetadata
-from penstock.downstream.router import STATUS, is_well_known
+from penstock.downstream.router import is_well_known
 from penstock.endpoint import Endpoint
 from penstock.errors import PenstockError
 from penstock.net.http_exchange import Reply, Request
@@ -217,9 +217,6 @@ class Access:
     def _front(self, guard: HostOriginCheck, doors: dict[str, dict[bytes, Door]]) -> AccessRouter:
         terms = self._terms
         metadata = ResourceMetadata(terms.public_url, terms.auth.jwt if terms.auth is not None else None)
-        # Behind a proxy on this machine everybody seems to be on this machine.
-        is_direct = terms.public_url is None
-        status = next((found[STATUS] for found in doors.values() if is_direct and STATUS in found), None)
         return AccessRouter(
             guard,
             doors,
@@ -229,9 +226,25 @@ class Access:
             terms.default,
             metadata,
             self._well_known,
-            status,
+            self._status_door(),
             self._swaps,
         )
+
+    def _status_door(self) -> Door | None:
+        """Where this machine, and whoever has an admin's token, may ask how the upstreams are."""
+        several = next((end.several for end in self._by_name.values() if end.several is not None), None)
+        if several is None:
+            return None
+        from penstock.auth.bearer import AdminTokens
+        from penstock.downstream.status import StatusDoor
+
+        admins = AdminTokens(self._terms.auth.tokens if self._terms.auth is not None else ())
+        is_behind_proxy = self._terms.public_url is not None
+
+        def admits(request: Request) -> bool:
+            return admins.has(request.header(b"authorization") or b"")
+
+        return StatusDoor(several.status, admits, is_behind_proxy).handle
 
     @property
     def _swaps(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from gate import wait_until
 from guarded import INITIALIZE, POST, Guarded, bearer, reach, row, shown, tools_of
 from pairs import Upstream
+from several import member_entry
 
 CI = "canary-token-of-ci-000000000000"  # not a secret: a token of these tests
 DEV = "canary-token-of-dev-11111111111"
@@ -225,3 +227,40 @@ def test_a_token_in_the_place_of_its_digest_is_not_shown(tmp_path: Path) -> None
     assert done.returncode == 1
     assert "64 hexadecimal digits" in done.stderr
     assert "canary" not in done.stderr + done.stdout
+
+
+def test_an_admin_may_ask_how_the_servers_are_through_a_reverse_proxy(tmp_path: Path) -> None:
+    config = {
+        "mcpServers": {"one": member_entry("one", "echo"), "two": member_entry("two", "other")},
+        "names": {"prefix": "always"},
+        "choose": {"default": "all"},
+        "auth": {"tokens": [row("ops", DEV, admin=True), row("ci", CI)]},
+        "public_url": "https://gate.example",
+    }
+    with Guarded(tmp_path, config) as proxy:
+        door = proxy.door()
+
+        def asked(**headers: str) -> tuple[int, bytes]:
+            # nginx on this machine passes on under the public name
+            found = door.whole(
+                "GET", "/status", {"Host": "gate.example", "X-Forwarded-For": "9.9.9.9", **headers}
+            )
+            return found.status, bytes(found.body)
+
+        code, body = asked(**bearer(DEV))
+        assert code == 200
+        assert sorted(line.split()[0] for line in body.decode().splitlines()) == ["one", "two"]
+        unknown = door.whole("GET", "/nothing", {"Host": "gate.example", **bearer(CI)})
+        for headers in ({}, bearer(CI), bearer(DEV + "x"), {"Authorization": DEV}):
+            code, body = asked(**headers)
+            assert code == 404
+            assert b"one" not in body
+        assert unknown.status == 404
+        command = [sys.executable, "-m", "penstock", "status", f"http://127.0.0.1:{proxy.port}"]
+        nobody = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (nobody.returncode, nobody.stdout) == (1, "")
+        shown_by = {**os.environ, "TOKEN": DEV}
+        with_token = [*command, "--header", "Authorization: Bearer ${TOKEN}"]
+        told = subprocess.run(with_token, capture_output=True, text=True, env=shown_by, check=False)
+        assert told.returncode == 0, told.stderr
+        assert "one ready" in told.stdout

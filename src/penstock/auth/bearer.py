@@ -43,3 +43,15 @@ class TokenTable:
     def callers(self) -> list[Caller]:
         """Everybody who has one."""
         return [caller for _, caller in self._rows]
+
+
+class AdminTokens:
+    """The tokens whose bearers may see how the upstreams are."""
+
+    def __init__(self, tokens: tuple[TokenTerms, ...]) -> None:
+        self._table = TokenTable(tuple(row for row in tokens if row.admin))
+
+    def has(self, authorization: bytes) -> bool:
+        """Whether this header shows one of them."""
+        token = maybe_token(authorization)
+        return token is not None and self._table.maybe_caller(digest_of(token)) is not None

@@ -17,6 +17,7 @@ class TokenTerms(Struct, frozen=True):
     id: str
     digest: bytes
     profile: str | None = None  # the only one that it opens; None: its bearer may choose
+    admin: bool = False  # its bearer may see how the upstreams are
 
 
 class CertTerms(Struct, frozen=True):

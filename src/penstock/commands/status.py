@@ -8,6 +8,7 @@ import sys
 
 from penstock.arguments import Parser
 from penstock.commands.results import FOUND, json_text, say
+from penstock.config.model import make_headers
 from penstock.errors import ConnectFailed, UsageError
 
 _DEFAULT = "http://127.0.0.1:8808"
@@ -21,11 +22,18 @@ def parser() -> Parser:
     """The parser of `penstock status`."""
     found = Parser(
         prog="penstock status",
-        usage="penstock status [URL] [--format table|json]",
+        usage="penstock status [URL] [--header NAME:VALUE] [--format table|json]",
         description="Show how each upstream of a Penstock with several of them is. The exit code is 0 when "
         "all are ready or at rest, 3 when some are not, 4 when none is, 1 when nobody is there.",
     )
     found.add_format("a line each, or JSON")
+    found.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help='send a header, as in "Authorization: Bearer ${TOKEN}" from another machine; repeatable',
+    )
     found.add_argument("url", nargs="?", default=_DEFAULT, metavar="URL", help=f"default {_DEFAULT}")
     return found
 
@@ -35,11 +43,20 @@ def run(options: argparse.Namespace) -> int:
     import urllib.error
     import urllib.request
 
+    class Stay(urllib.request.HTTPRedirectHandler):
+        """Goes nowhere else: what was sent here would be sent there."""
+
+        def redirect_request(self, *where: object) -> None:
+            return None
+
     url = str(options.url)
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"It is no http or https URL: {url}")
     base = url.partition("?")[0].rstrip("/").removesuffix("/mcp").removesuffix("/status")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay())
+    opener.addheaders = [
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in make_headers(options.header)
+    ]
     try:
         with opener.open(f"{base}/status", timeout=10) as answer:
             text = answer.read(1 << 20).decode("utf-8", "replace")

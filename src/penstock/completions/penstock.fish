@@ -364,6 +364,7 @@ complete -c penstock -n '_shtab_penstock_using variants' -l format -xka "table j
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a status -d 'Show how each upstream of a Penstock with several of them is. The exit code is 0 when all are ready or at rest, 3 when some are not, 4 when none is, 1 when nobody is there.'
 complete -c penstock -n '_shtab_penstock_using status' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using status' -l format -xka "table json" -d 'a line each, or JSON'
+complete -c penstock -n '_shtab_penstock_using status' -l header -x -d 'send a header, as in "Authorization: Bearer ${TOKEN}" from another machine; repeatable'
 complete -c penstock -n '_shtab_penstock_using; and test $_shtab_penstock_npos -eq 0' -a fleet -d 'Show the instances that share what FILE says: tag, version, rules, sessions, how long Redis takes to answer, and when each was last heard of.'
 complete -c penstock -n '_shtab_penstock_using fleet' -s h -l help -d 'show this help message and exit'
 complete -c penstock -n '_shtab_penstock_using fleet' -l config -x -d 'a configuration with a shared section'

@@ -327,6 +327,7 @@ _shtab_penstock_stats_defaults_added=0
 _shtab_penstock_status_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--format[a line each, or JSON]:format:(table json)"
+  "*--header[send a header, as in \"Authorization\: Bearer \$\{TOKEN\}\" from another machine\; repeatable]:NAME:VALUE:"
   ":default http\:\/\/127.0.0.1\:8808:"
 )
 

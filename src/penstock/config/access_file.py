@@ -91,7 +91,8 @@ class AccessReading:
                 self._need(row, path, "sha256", "penstock token new ID makes one")
             if digest is not None and any(digest == other.digest for other in out):
                 self._add((*path, "sha256"), f"{spoken_place(path)} is a token that stands here twice")
-            out.append(TokenTerms(self._id(row, path), digest or b"", self._profile(row)))
+            admin = bool(row.get("admin"))
+            out.append(TokenTerms(self._id(row, path), digest or b"", self._profile(row), admin))
         self._refuse_twins([row.id for row in out], "tokens")
         return out
 

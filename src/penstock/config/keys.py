@@ -227,6 +227,7 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key("id", Kind.TEXT, "What its bearer is called in logs and by `penstock check`."),
         Key("sha256", Kind.TEXT, "The SHA-256 of the token, in hexadecimal digits."),
         Key("profile", Kind.TEXT, "The one profile that it opens; default what its bearer chooses."),
+        Key("admin", Kind.FLAG, "Its bearer may ask for `/status`, from wherever; default false."),
     ),
     "cert": (
         Key("id", Kind.TEXT, "What its bearer is called in logs and by `penstock check`."),

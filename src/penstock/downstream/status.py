@@ -1,4 +1,4 @@
-"""`/status`: how each of several upstreams is. It names them, so only this machine may ask."""
+"""`/status`: how each of several upstreams is. It names them, so only this machine and admins may ask."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip")
 class StatusDoor:
     """Answers with a line for each upstream."""
 
-    def __init__(self, lines: Callable[[], bytes], admits: Callable[[Request], bool] | None = None) -> None:
-        """`admits`: who may ask beside this machine itself."""
+    def __init__(
+        self,
+        lines: Callable[[], bytes],
+        admits: Callable[[Request], bool] = lambda request: False,
+        is_behind_proxy: bool = False,
+    ) -> None:
+        """`admits`: who may ask beside this machine itself. Behind a proxy on this machine everybody seems to
+        be on this machine."""
         self._lines = lines
         self._admits = admits
+        self._is_behind_proxy = is_behind_proxy
 
     def handle(self, request: Request, reply: Reply) -> None:
         """Takes a request for `/status`."""
-        is_local = _is_local(request.peer) and not any(name in request.fields for name in _FORWARDED)
-        if not is_local and not (self._admits is not None and self._admits(request)):
+        is_passed_on = self._is_behind_proxy or any(name in request.fields for name in _FORWARDED)
+        is_local = _is_local(request.peer) and not is_passed_on
+        if not is_local and not self._admits(request):
             refuse(reply, 404, "Not found")
         elif request.method not in (b"GET", b"HEAD"):
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"GET, HEAD")])
