@@ -73,6 +73,21 @@ def row(score: Score, known: dict[str, str]) -> str:
     )
 
 
+_HEAD = [
+    "| module | mutants | killed | killed of all | survived, judged equivalent | survived, not judged |",
+    "|---|---:|---:|---:|---:|---:|",
+]
+
+
+def _older(page: Path, untried: list[str]) -> list[str]:
+    """What the page says of modules that were changed since they were tried, and which never were."""
+    rows = {line.split("`")[1]: line for line in page.read_text().splitlines() if line.startswith("| `")}
+    changed = [rows[name] for name in untried if name in rows]
+    never = ", ".join(f"`{name}`" for name in untried if name not in rows)
+    lines = ["", "Changed since they were tried:", "", *_HEAD, *changed] if changed else []
+    return lines + (["", f"Not tried: {never}. `make mutants` tries them all."] if never else [])
+
+
 def write(page: Path, scores: list[Score], untried: list[str]) -> None:
     """Puts the figures at the end of `page`, after its introduction; `untried` has none yet."""
     known = judged()
@@ -80,8 +95,7 @@ def write(page: Path, scores: list[Score], untried: list[str]) -> None:
     for score in scores:
         total.counts += score.counts
     lines = [
-        "| module | mutants | killed | killed of all | survived, judged equivalent | survived, not judged |",
-        "|---|---:|---:|---:|---:|---:|",
+        *_HEAD,
         *(row(score, known.get(score.module, {})) for score in scores),
     ]
     judged_count = sum(key in known.get(score.module, {}) for score in scores for key in score.survivors)
@@ -90,9 +104,7 @@ def write(page: Path, scores: list[Score], untried: list[str]) -> None:
         f"| **all** | {total.made} | {total.killed} | **{total.percent():.1f} %** | {judged_count} "
         f"| {open_count} |"
     )
-    if untried:
-        names = ", ".join(f"`{name}`" for name in untried)
-        lines += ["", f"Not tried, or changed since: {names}. `make mutants` tries them all."]
+    lines += _older(page, untried)
     lines += ["", "## Survivors judged equivalent", ""]
     for score in scores:
         reasons = known.get(score.module, {})

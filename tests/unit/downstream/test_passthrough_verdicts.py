@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from penstock.downstream.passthrough_verdicts import judge
+from memory_doors import CHOICE
+from penstock.downstream.passthrough_verdicts import judge, maybe_hidden
+from penstock.gate.gate import Gate
+from penstock.gate.ruled import RuledGate, Rules
 from penstock.gate.session_table import TrackedSession
 from penstock.policy.exchange import Exchange, Session
+from penstock.policy.rules.interceptor import Interceptor
+from penstock.policy.rules.interceptor_config import build
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.message import Kind, Message, read_upstream_message
 
@@ -249,3 +255,91 @@ def test_who_posted_one_message_gets_one_error_and_no_array_of_it() -> None:
     assert Run(verdicts, posted=POSTED).say(batch(ANSWER, TELL)) == [ANSWER]
     assert Run(verdicts).say(batch(ANSWER, TELL)) == [b"[%b]" % ANSWER]
     assert Run(verdicts, posted=POSTED).say(batch(ANSWER, TELL, ASK)) == [b"[%b,%b]" % (ANSWER, ASK)]
+
+
+def test_what_is_known_of_a_request_is_forgotten_with_its_answer() -> None:
+    run = Run(posted=POSTED)
+    run.session.requests.open(run.own)
+    run.response.remembered = kept = (object(),)
+    other = ANSWER.replace(b'"id":1', b'"id":2')
+    run.say(other)
+    assert run.response.remembered is kept
+    run.say(ANSWER)
+    assert run.response.remembered == ()
+    assert run.exchange is run.own
+
+
+def test_a_plain_gate_has_no_request_of_the_upstreams_remembered() -> None:
+    run = Run(keeps=False)
+    assert run.say(ASK) == [ASK]
+    assert len(run.session.upstream_requests) == 0
+
+
+def test_a_changed_answer_is_no_request_of_the_upstreams() -> None:
+    changed = read_upstream_message(ANSWER.replace(b"{}", b'{"a":1}'))
+    assert isinstance(changed, Message)
+    run = Run({ANSWER: Forward(changed, "change", WHY)})
+    assert run.say(ANSWER) == [changed.raw]
+    assert len(run.session.upstream_requests) == 0
+
+
+def ruled_gate() -> RuledGate:
+    config, faults = build({})
+    assert config is not None, faults
+    return RuledGate(ToolFilter(), None, Rules(Interceptor(config, None)))  # type: ignore[arg-type]
+
+
+def hidden_in(
+    body: bytes,
+    gate: Gate,
+    is_answer: bool = True,
+    is_stream: bool = False,
+    is_endpoint: bool = True,
+    method: bytes = b"POST",
+) -> str | None:
+    response: Any = SimpleNamespace(
+        passthrough=SimpleNamespace(gate=gate), is_endpoint=is_endpoint, method=method, status=404
+    )
+    return maybe_hidden(response, body, is_answer, is_stream)
+
+
+LISTED = b'oops {"tools":[{"name":"write_file","inputSchema":{"type":"object"}}]}'
+EVENTS = b'data: {"x":1}\n\n'
+MESSAGES = b"data: %b\n\n" % ANSWER
+NEARLY = b"oops " + ANSWER
+
+
+def test_what_is_no_answer_may_pass_where_no_client_finds_one_in_it() -> None:
+    for gate in (Gate(CHOICE), Gate(ToolFilter()), ruled_gate()):
+        assert hidden_in(b"not found", gate) is None
+        assert hidden_in(b"not found", gate, method=b"GET") is None
+
+
+def test_a_list_of_hidden_tools_is_kept_back_wherever_it_stands() -> None:
+    body = LISTED.removeprefix(b"oops ")
+    assert hidden_in(body, Gate(CHOICE)) == "It lists tools that are hidden"
+    assert hidden_in(body.replace(b"write_file", b"echo"), Gate(CHOICE)) is None
+
+
+def test_where_nobody_could_object_nothing_is_looked_for() -> None:
+    for body in (MESSAGES, NEARLY, EVENTS):
+        assert hidden_in(body, Gate(ToolFilter()), method=b"GET") is None
+
+
+def test_events_that_a_get_brings_under_another_name_are_kept_back() -> None:
+    text = "It is a stream of events that does not say so"
+    gate = Gate(CHOICE)
+    assert hidden_in(EVENTS, gate, method=b"GET") == text
+    assert hidden_in(EVENTS, gate, method=b"POST") is None
+    assert hidden_in(EVENTS, gate, method=b"GET", is_answer=False) is None
+    assert hidden_in(EVENTS, gate, method=b"GET", is_endpoint=False) is None
+
+
+def test_messages_in_events_that_are_no_stream_are_kept_back() -> None:
+    assert hidden_in(MESSAGES, Gate(CHOICE)) == "It has messages in events, and is no stream (HTTP 404)"
+
+
+def test_what_is_nearly_a_message_is_kept_back_only_where_there_are_rules() -> None:
+    text = "It has a message with something around it (HTTP 404)"
+    assert hidden_in(NEARLY, ruled_gate()) == text
+    assert hidden_in(NEARLY, Gate(CHOICE)) is None
