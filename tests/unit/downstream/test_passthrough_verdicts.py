@@ -343,3 +343,10 @@ def test_what_is_nearly_a_message_is_kept_back_only_where_there_are_rules() -> N
     text = "It has a message with something around it (HTTP 404)"
     assert hidden_in(NEARLY, ruled_gate()) == text
     assert hidden_in(NEARLY, Gate(CHOICE)) is None
+
+
+def test_a_complaint_that_names_no_request_begins_an_exchange_of_its_own() -> None:
+    complaint = b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"what"}}'
+    run = Run()
+    assert run.say(complaint) == [complaint]
+    assert (run.exchange.id_token, run.exchange.session) == (b"", run.session)

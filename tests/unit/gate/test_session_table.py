@@ -377,3 +377,9 @@ def test_a_session_that_others_find_by_the_same_key_is_everywhere() -> None:
     assert not hello.is_everywhere
     sessions.begin(b"t", hello)
     assert hello.is_everywhere
+
+
+def test_a_session_sees_no_profile_unless_its_table_says_so() -> None:
+    known: MemoryTable[bytes, TrackedSession] = MemoryTable(1, 1.0, lambda: 0.0)
+    assert SessionTable("u", known).new().profile == ""
+    assert SessionTable("u", known, "p").new().profile == "p"
