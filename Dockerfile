@@ -9,7 +9,7 @@ ARG EXTRAS=
 RUN pip wheel --no-cache-dir --wheel-dir /wheels ".${EXTRAS}"
 
 FROM python:3.13-slim
-ARG VERSION=0.1.0
+ARG VERSION=1.0.0
 LABEL org.opencontainers.image.title="Penstock" \
       org.opencontainers.image.description="An MCP proxy that makes chosen tools vanish" \
       org.opencontainers.image.licenses="MIT" \

@@ -4,7 +4,7 @@ class Penstock < Formula
 
   desc "MCP proxy that makes chosen tools vanish and passes every other byte untouched"
   homepage "https://github.com/penstock-mcp/penstock"
-  url "https://github.com/penstock-mcp/penstock/releases/download/v0.1.0/penstock-0.1.0-py3-none-any.whl", using: :nounzip
+  url "https://github.com/penstock-mcp/penstock/releases/download/v1.0.0/penstock-1.0.0-py3-none-any.whl", using: :nounzip
   sha256 "SHA256_OF_THE_WHEEL"
   license "MIT"
 
