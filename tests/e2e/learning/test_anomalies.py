@@ -73,8 +73,9 @@ def test_acceptance_24_alerts_stay_within_the_budget_of_false_alarms(work: Path)
     assert done.stderr == ""  # no kind is silent: 2,000 sessions are enough for this budget
 
 
-def test_acceptance_27_an_alert_says_what_is_unusual_and_names_its_first_message(work: Path) -> None:
-    with RecordingMaker(work / "odd.jsonl") as made:
+def _odd(path: Path) -> int:
+    """A usual session and an odd one; the number of its first odd message."""
+    with RecordingMaker(path) as made:
         usual_session(made, "fine", 0, random.Random(3))
         noon = START + 12 * 3600
         made.call("odd", noon, "send_email", {"to": "a@d1.example", "body": "x"})
@@ -84,6 +85,11 @@ def test_acceptance_27_an_alert_says_what_is_unusual_and_names_its_first_message
                 "odd", noon + 60 + host * 20, "fetch", {"url": f"https://new{host}.example/{SECRET}", "n": 1}
             )
         made.call("odd", noon + 900, "drop_database", {"sure": SECRET})
+    return first
+
+
+def test_acceptance_27_an_alert_says_what_is_unusual_and_names_its_first_message(work: Path) -> None:
+    first = _odd(work / "odd.jsonl")
     words = ["anomalies", str(work / "odd.jsonl"), "--baseline", str(work / "b"), "--budget", "1/50"]
     lines = penstock(*words, "--format", "json", code=3).stdout.splitlines()
     alerts = [json.loads(line) for line in lines]
@@ -117,8 +123,9 @@ def test_acceptance_27_no_argument_value_is_kept_but_places(work: Path) -> None:
     assert b"send_email" not in kept
     assert len(kept) < 8 << 20
     assert stat.S_IMODE((work / "b").stat().st_mode) == 0o600
+    _odd(work / "kept.jsonl")
     done = penstock(
-        *("anomalies", str(work / "odd.jsonl"), "--baseline", str(work / "b"), "--budget", "1/50"), code=3
+        *("anomalies", str(work / "kept.jsonl"), "--baseline", str(work / "b"), "--budget", "1/50"), code=3
     )
     assert SECRET not in done.stdout
     assert "new3.example" in done.stdout
