@@ -208,3 +208,35 @@ def test_a_response_of_the_clients_is_not_the_gates_business() -> None:
 def test_no_shortcut_lets_a_look_alike_through(method: str) -> None:
     verdict = _judge(b'{"jsonrpc":"2.0","id":1,"method":%b}' % json.dumps(method).encode())
     assert _error(verdict) == (-32601, "Method not found")
+
+
+def test_a_denied_call_says_who_denied_it_and_why() -> None:
+    verdict = _judge(_call("gone"))
+    assert isinstance(verdict, Answer)
+    assert (verdict.word, verdict.why) == (
+        "deny",
+        Why(tool_gate.STAGE, "deny", "Tool not found: gone", CATALOG.deny_code),
+    )
+    verdict = _judge(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}')
+    assert isinstance(verdict, Answer)
+    text = "Invalid params: name must be a string"
+    assert (verdict.word, verdict.why) == ("refuse", Why(tool_gate.STAGE, "refuse", text, -32602))
+
+
+def test_people_hear_once_of_each_tool_that_was_denied_and_no_more_are_remembered_than_may_be(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "penstock")
+    told: dict[tuple[int, str], None] = {}
+    monkeypatch.setattr(tool_gate, "_told", told)
+    monkeypatch.setattr(tool_gate, "_MOST_TOLD", 2)
+    for name in ("a", "a", "b", "c", "b", "a"):
+        _judge(_call(name))
+        assert len(told) <= 2
+    assert [(one.name, one.getMessage()) for one in caplog.records] == [
+        ("penstock", f"Denied a call of {name}: it is not among the tools that clients may use.")
+        for name in ("a", "b", "c", "a")
+    ]
+    told.clear()
+    _judge(_call("x" * 1_000_000))
+    assert all(len(name) < 1_000 for _, name in told)
