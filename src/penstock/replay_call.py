@@ -50,6 +50,9 @@ class _Answers:
     def refuse(self, raw: bytes, route: Route | None) -> None:
         self.send(raw, route, None)
 
+    def progress(self, raw: bytes, route: Route | None) -> bool:
+        return False
+
     def pause(self, reason: str) -> None: ...
 
     def resume(self, reason: str) -> None: ...

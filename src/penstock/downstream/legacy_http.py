@@ -166,6 +166,13 @@ class HttpSession(LinkSession):
         if isinstance(route, Post) and not self._is_over:
             route.refuse(raw)
 
+    def progress(self, raw: bytes, route: object) -> bool:
+        """Tells the client progress, on the stream of the very POST that it is about, and on no other."""
+        if self._is_over or not isinstance(route, Post) or route not in self._posts:
+            return False
+        route.push(raw)
+        return True
+
     def on_drain(self) -> None:
         """The client reads again."""
         if not any(post.is_full for post in self._posts) and not (self._stream and self._stream.is_full):

@@ -67,6 +67,10 @@ class LinkSession:
         """Tells the client that what it posted was not passed on."""
         raise NotImplementedError
 
+    def progress(self, raw: bytes, route: Route | None) -> bool:
+        """Tells the client progress of what came by `route`; False when nobody is there to hear any."""
+        raise NotImplementedError
+
     def pause(self, reason: str) -> None:
         """Each post is read whole before it is taken, so there is nothing to pause."""
 

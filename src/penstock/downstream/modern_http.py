@@ -36,7 +36,8 @@ from penstock.net.http_exchange import Reply, Request
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog
-from penstock.policy.verdict import FORWARD, Verdict, Wait, Why
+from penstock.policy.verdict import FORWARD, Drop, Verdict, Wait, Why
+from penstock.relay.backlog import BACKLOG
 from penstock.relay.batch_replies import no_batches
 from penstock.relay.catalogs import rights_of
 from penstock.relay.multiplexer import Multiplexer
@@ -45,13 +46,14 @@ from penstock.wire.json.ambiguity import members
 from penstock.wire.mcp.eras import MODERN_VERSIONS, Era, maybe_modern_meta
 from penstock.wire.mcp.mcp_headers import Mirror, mirrors_in
 from penstock.wire.mcp.message import (
+    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     Batch,
     Kind,
     Message,
     read_client_message,
 )
-from penstock.wire.mcp.replies import error_code, error_reply
+from penstock.wire.mcp.replies import CANCELLED, error_code, error_reply
 from penstock.wire.mcp.routing_headers import HEADER_MISMATCH, check_routing_headers, maybe_mirror_mismatch
 
 if TYPE_CHECKING:  # loaded only where there are rules or observers
@@ -86,6 +88,17 @@ class ModernPost(PostReply):
         self._gate = gate
         self._shared: Multiplexer | None = None
         self._number = b""
+        self._wait: Wait | None = None
+
+    def wait_for(self, verdict: Wait, message: Message) -> None:
+        """Nothing is decided about the request yet."""
+        self._wait = verdict
+        verdict.hear(message, self)
+
+    def progress(self, raw: bytes, route: object) -> bool:
+        """Tells the client that its request still waits, on a stream that the answer will end."""
+        self._push(raw)
+        return self._stream is not None and self._stream.is_open
 
     def end(self) -> None:
         """Ends a stream that has no end of its own."""
@@ -99,7 +112,10 @@ class ModernPost(PostReply):
     def ask(self, shared: Multiplexer, message: Message) -> None:
         """Passes the request on."""
         self._shared = shared
+        self._wait = None
         self._on_drain = shared.on_drain
+        if self._stream is not None:  # it was begun while the request waited
+            self._stream.on_drain = shared.on_drain
         self._number = shared.ask(message, self)
 
     def push(self, message: Message) -> None:
@@ -139,9 +155,26 @@ class ModernPost(PostReply):
         else:
             self._tell(raw, lambda: self._end_with(status, raw))
 
+    def answer_here(self, status: int, raw: bytes) -> None:
+        """An answer of ours to what was not passed on."""
+        self._wait = None
+        self._end_with(status, raw)
+
+    def is_refused_for_now(self, shared: Multiplexer) -> bool:
+        """Whether the upstream does not keep up; then the client has been told."""
+        self._wait = None
+        if self._stream is None:
+            return is_refused_for_now(self._reply, shared)
+        if BACKLOG.maybe_objection(shared) is None:
+            return False
+        self.fail(INTERNAL_ERROR, "The upstream does not keep up")
+        return True
+
     def _on_gone(self) -> None:
         if self._shared is not None:
             self._shared.cancel(self._number)
+        elif self._wait is not None:
+            self._wait.cancel()  # whoever hangs up has cancelled
 
 
 class ModernDoor:
@@ -260,7 +293,8 @@ class ModernDoor:
         """Does what was decided."""
         is_request = message.kind is Kind.REQUEST
         if is_request and isinstance(verdict, Wait):
-            reply.on_gone = verdict.cancel  # whoever hangs up has cancelled
+            self._carry_out_later(verdict, message, exchange, reply, shared, tell)
+            return
 
         def forward(passed: Message) -> None:
             if shared.backlog > limits.BACKLOG_SMALL_BYTES and is_refused_for_now(reply, shared):
@@ -277,6 +311,35 @@ class ModernDoor:
             forward,
             lambda answer: send_json(reply, status_for(answer, Era.MODERN), answer.raw),
             lambda drop: drop_posted(drop, message, reply),
+        )
+
+    def _carry_out_later(
+        self,
+        verdict: Wait,
+        message: Message,
+        exchange: Exchange,
+        reply: Reply,
+        shared: Multiplexer,
+        tell: Tell | None,
+    ) -> None:
+        """The same for a request that waits: its client may hear something before anything is decided."""
+        post = ModernPost(reply, exchange, self._gate, tell)
+        post.wait_for(verdict, message)
+
+        def forward(passed: Message) -> None:
+            if shared.backlog <= limits.BACKLOG_SMALL_BYTES or not post.is_refused_for_now(shared):
+                post.ask(shared, passed)
+
+        def drop(dropped: Drop) -> None:
+            log.warning("Dropped a message from a client: %s.", dropped.why.reason)
+            post.answer_here(200, error_reply(message.id_token, INTERNAL_ERROR, CANCELLED))
+
+        carry_out(
+            verdict,
+            message,
+            forward,
+            lambda answer: post.answer_here(status_for(answer, Era.MODERN), answer.raw),
+            drop,
         )
 
     def _maybe_mismatch(

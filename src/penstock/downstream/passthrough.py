@@ -211,8 +211,10 @@ class Passthrough:
     ) -> None:
         """Does what was decided about a message of a client's."""
         head = self.heads.read(request)
-        if isinstance(verdict, Wait) and head.era is Era.MODERN and message.kind is Kind.REQUEST:
-            reply.on_gone = verdict.cancel  # whoever hangs up has cancelled
+        if isinstance(verdict, Wait):
+            verdict.hear(message, None)  # its reply begins with the upstream's status, which nobody knows yet
+            if head.era is Era.MODERN and message.kind is Kind.REQUEST:
+                reply.on_gone = verdict.cancel  # whoever hangs up has cancelled
 
         def judge(catalog: ToolCatalog | UpstreamError) -> None:
             self._judge(message, exchange, catalog, request, reply)

@@ -78,6 +78,11 @@ class SseSession(LinkSession):
         else:
             self.send(raw, None, None)
 
+    def progress(self, raw: bytes, route: object) -> bool:
+        """Tells the client progress. No post is accepted for it: nobody has looked at its credentials yet."""
+        self._say(raw)
+        return self._stream.is_open
+
     def _hang_up(self) -> None:
         self._stream.finish()
 

@@ -73,6 +73,12 @@ class StdioClient:
         """Writes an error about a message that was not passed on."""
         self._writer.write(to_line(raw))
 
+    def progress(self, raw: bytes, route: object = None) -> bool:
+        """Writes what is told before an answer."""
+        if not self._has_ended:
+            self._writer.write(to_line(raw))
+        return not self._has_ended
+
     def pause(self, reason: str) -> None:
         """Stops reading the client."""
         self._reader.pause(reason)

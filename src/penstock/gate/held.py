@@ -16,7 +16,7 @@ from penstock.gate.gate import Gate, error_message
 from penstock.gate.gate_around import GateAround
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.tool_gate import GATED
-from penstock.policy.verdict import Answer, Decided, Drop, Forward, Hold, Verdict, Wait, Why
+from penstock.policy.verdict import Answer, Caller, Decided, Drop, Forward, Hold, Verdict, Wait, Why
 from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
 from penstock.wire.mcp.replies import error_reply
@@ -34,7 +34,7 @@ class CannotEdit(Exception):
 class HumanWait(Wait):
     """A message that waits for a person. Exactly one of its verbs ends it; the others then do nothing."""
 
-    __slots__ = ("_go_on", "_tell", "exchange", "is_over", "on_over", "rule")
+    __slots__ = ("_go_on", "_tell", "exchange", "is_over", "on_heard", "on_over", "rule")
 
     def __init__(
         self,
@@ -54,7 +54,14 @@ class HumanWait(Wait):
         self._tell = tell
         self.is_over = False
         self.on_over: Callable[[HumanWait, str], None] | None = None
+        self.on_heard: Callable[[Message, Caller | None], None] | None = None  # who keeps callers patient
         exchange.session.waiting[self] = None
+
+    def hear(self, message: Message, caller: Caller | None) -> None:
+        """Whose request this is."""
+        super().hear(message, caller)
+        if self.on_heard is not None and not self.is_over:
+            self.on_heard(message, caller)
 
     def release(self, edited: Message | None = None) -> None:
         """Lets it go on, or what was made of it."""
@@ -315,6 +322,10 @@ class Edited(Wait):
         super().__init__(waited.message, waited.is_from_client)
         self._waited = waited
         waited.then(lambda settled: self.settle(with_edit(settled, edited, why)))
+
+    def hear(self, message: Message, caller: Caller | None) -> None:
+        """Whose request this is."""
+        self._waited.hear(message, caller)
 
     def cancel(self) -> None:
         """Whoever sent it wants no answer any more."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from penstock.gate.gate import Gate
 from penstock.gate.gate_around import GateAround
 from penstock.policy.exchange import Exchange
-from penstock.policy.verdict import Answer, Forward, Verdict, Wait, Why
+from penstock.policy.verdict import Answer, Caller, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.message import INVALID_PARAMS, Message
 
 Unwrap = Callable[[Message], Message | bytes | None]
@@ -52,6 +52,10 @@ class _Later(Wait):
         super().__init__(meant, is_from_client=True)
         self._inside = inside
         inside.then(lambda verdict: self.settle(_of(verdict, meant)))
+
+    def hear(self, message: Message, caller: Caller | None) -> None:
+        """Whose request this is."""
+        self._inside.hear(message, caller)
 
     def cancel(self) -> None:
         """Whoever sent it wants no answer any more."""

@@ -17,7 +17,7 @@ from penstock.gate.gate import Gate
 from penstock.gate.gate_around import GateAround
 from penstock.gate.task_wait import TaskWait
 from penstock.policy.exchange import Exchange
-from penstock.policy.verdict import Answer, Decided, Drop, Forward, Verdict, Wait, Why
+from penstock.policy.verdict import Answer, Caller, Decided, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.json.ambiguity import members
 from penstock.wire.json.splice import with_value
 from penstock.wire.mcp.mcp_headers import TRACED, traceparent_of
@@ -97,6 +97,10 @@ class _After(Wait):
         super().__init__(waited.message, waited.is_from_client)
         self._waited = waited
         waited.then(lambda settled: self.settle(after(settled)))
+
+    def hear(self, message: Message, caller: Caller | None) -> None:
+        """Whose request this is."""
+        self._waited.hear(message, caller)
 
     def cancel(self) -> None:
         """Whoever sent it wants no answer any more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -76,10 +76,17 @@ class Hold(Struct, frozen=True, gc=False):
     """Wait for the tool list, then ask again."""
 
 
+class Caller(Protocol):
+    """Whose request waits, and how it is reached before there is an answer."""
+
+    def progress(self, raw: bytes, route: object) -> bool:
+        """Tells it progress of what came by `route`; False when nobody is there to hear any."""
+
+
 class Wait:
     """Somebody else has to be asked first. Whoever carries the verdict out says with `then` how to go on."""
 
-    __slots__ = ("_next", "_settled", "_then", "is_from_client", "message")
+    __slots__ = ("_heard", "_next", "_settled", "_then", "is_from_client", "message")
 
     def __init__(self, message: Message, is_from_client: bool) -> None:
         self.message = message
@@ -87,6 +94,7 @@ class Wait:
         self._then: list[Callable[[Verdict], None]] = []
         self._settled: Verdict | None = None
         self._next: Wait | None = None  # what has to be waited for after this
+        self._heard: tuple[Message, Caller | None] | None = None
 
     def then(self, go_on: Callable[[Verdict], None]) -> None:
         """Calls `go_on` with the verdict that ends the waiting, after those who said so before."""
@@ -95,13 +103,22 @@ class Wait:
         else:
             self._then.append(go_on)
 
+    def hear(self, message: Message, caller: Caller | None) -> None:
+        """Whose request this is, as it came; None where nothing can be told before the answer."""
+        self._heard = message, caller
+        if self._next is not None:
+            self._next.hear(message, caller)
+
     def settle(self, verdict: Verdict) -> None:
         """This is the verdict, or what has to be waited for next."""
         if isinstance(verdict, Wait):
             self._next = verdict
+            if self._heard is not None:
+                verdict.hear(*self._heard)
             verdict.then(self.settle)
         elif self._settled is None:
             self._settled = verdict
+            self._heard = None  # which may know us: untied, both are gone without the collector
             waiting, self._then = self._then, []
             for go_on in waiting:
                 go_on(verdict)

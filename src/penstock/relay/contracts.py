@@ -22,6 +22,9 @@ class ClientLink(Protocol):
     def refuse(self, raw: bytes, route: Route | None) -> None:
         """Tells the client that what came by `route` was not passed on."""
 
+    def progress(self, raw: bytes, route: Route | None) -> bool:
+        """Tells the client progress of what came by `route`; False when nobody is there to hear any."""
+
     def pause(self, reason: str) -> None: ...
 
     def resume(self, reason: str) -> None: ...

@@ -178,6 +178,7 @@ class SessionRelay:
             return True
         if isinstance(verdict, Wait):
             verdict.then(lambda settled: self._carry_out_later(settled, message, exchange))
+            verdict.hear(message, self._client)
             return message.kind is Kind.REQUEST
         log.warning("Dropped a message from the client: %s.", verdict.why.reason)
         return False

@@ -42,6 +42,13 @@ HELD_SECONDS = 50.0
 HELD_MOST_SECONDS = 600.0
 """How far that can be extended."""
 
+KEEP_ALIVE_SECONDS = 15.0
+"""How often a client whose call waits hears of it, where a rule wants that: three times before the minute is
+over after which TypeScript clients stop. Where somebody decides sooner, nothing is told."""
+
+PROGRESS_TOKEN_BYTES = 1024
+"""The longest progress token that is said back: it is the client's, and told again and again."""
+
 HUB_GONE_SECONDS = 10.0
 """A hub that is gone so long holds nothing any more: a reload of it takes less."""
 

@@ -198,7 +198,7 @@ class Dashboard:
             from penstock.watch.holds import Holds
 
             facts = self.facts
-            made = Holds(facts.name, self._tell, self._keep, facts.classes, facts.defaults)
+            made = Holds(facts.name, self._tell, self._keep, self._said, facts.classes, facts.defaults)
             self.maybe_holds = made
             for gate in self._gates:
                 gate.hold_for(made)
@@ -223,6 +223,11 @@ class Dashboard:
             raw = encode({"penstock": kind, **facts})
             self._gate.said("penstock", "pass", raw, why, session=exchange.session)
         self.note(kind, {name: value for name, value in facts.items() if name not in ("was", "is")})
+
+    def _said(self, raw: bytes, exchange: Exchange) -> None:
+        """Notes in recordings what a client was told while its call waits."""
+        if self._gate is not None:
+            self._gate.said("penstock", "pass", raw, None, session=exchange.session)
 
     async def replay(self, raw: bytes, era: str) -> dict[str, object]:
         """What a call comes to that is made once more."""

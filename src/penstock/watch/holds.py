@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from msgspec import Raw, Struct
 from penstock.errors import PenstockError
 from penstock.gate.held import CannotEdit, HumanWait, edited_message
 from penstock.policy.exchange import NO_REQUEST, Exchange
-from penstock.policy.verdict import Approval
+from penstock.policy.verdict import Approval, Caller
 from penstock.watch import bounds
 from penstock.wire.mcp.message import Kind, Message
 from penstock.wire.mcp.replies import printable
@@ -22,6 +23,9 @@ if TYPE_CHECKING:  # what rules and filters need is loaded when a message is hel
     from penstock.observe.rows import MessageRow
     from penstock.policy.rules.interceptor_config import Defaults
     from penstock.policy.rules.method_classes import MethodClasses
+    from penstock.watch.keep_alive import KeepAlive
+
+log = logging.getLogger("penstock")
 
 FULL = "Blocked: too many messages wait for a person already"
 RELOADED = "Blocked: the rules have changed while it waited"
@@ -45,6 +49,7 @@ class Held(Struct):
     approval: Approval | None
     point: str = ""
     timer: asyncio.TimerHandle | None = None
+    alive: KeepAlive | None = None
     who: str = ""
     role: str = ""
 
@@ -58,19 +63,23 @@ class Breakpoint(Struct):
 
 
 class Holds:
-    """The Holder of one proxy. `tell` gets what hubs shall know, `note` what is to be kept."""
+    """The Holder of one proxy. `tell` gets what hubs shall know, `note` what is to be kept, `said` what a
+    client was told meanwhile."""
 
     def __init__(
         self,
         name: str,
         tell: Callable[[dict[str, object]], None],
         note: Callable[[str, dict[str, object], Exchange], None],
+        said: Callable[[bytes, Exchange], None],
         classes: MethodClasses | None = None,
         defaults: Defaults | None = None,
     ) -> None:
         self._name = name
         self._tell = tell
         self._note = note
+        self._said = said
+        self._is_silence_told = False
         self.classes = classes
         self.defaults = defaults
         self.points: dict[str, Breakpoint] = {}
@@ -119,8 +128,26 @@ class Holds:
         self.held[held.id] = held
         self._bytes += size
         wait.on_over = lambda wait, how: self._ended(held, how)
+        if approval is not None and approval.keeps_alive:
+            wait.on_heard = lambda message, caller: self._keep_alive(held, message, caller)
         self._note("held", self._facts(held), wait.exchange)
         self._tell({"tap": "held", **self.shown(held)})
+
+    def _keep_alive(self, held: Held, message: Message, caller: Caller | None) -> None:
+        """Its client hears of it again and again, if it wants to and can."""
+        from penstock.watch.keep_alive import KeepAlive, maybe_token
+
+        token = maybe_token(message)
+        if token is None:
+            return
+        if caller is not None:
+            held.alive = KeepAlive(token, held.wait.exchange, caller, self._said)
+        elif not self._is_silence_told:
+            self._is_silence_told = True
+            log.warning(
+                "Rule %s says keep_alive, but between two sides of Streamable HTTP no progress can be told.",
+                held.point,
+            )
 
     def _refuse(self, wait: HumanWait, kind: str) -> None:
         """Full. What is not reviewed goes by default_action, unless a rule wants it approved."""
@@ -155,6 +182,9 @@ class Holds:
         self._bytes -= len(held.wait.message.raw)
         if held.timer is not None:
             held.timer.cancel()
+        if held.alive is not None:
+            held.alive.stop()
+            held.alive = None
         if len(self._over) >= bounds.DECIDED:
             self._over.pop(next(iter(self._over)))
         self._over[held.id] = how

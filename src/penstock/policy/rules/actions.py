@@ -190,7 +190,8 @@ class Log(Struct, frozen=True):
 class Approve(Struct, frozen=True):
     """Lets the message go on only when a person has agreed, in the live view, to the very bytes of it.
 
-    Asked after all rules, so that a block wins; nobody there within the time is a no.
+    Asked after all rules, so that a block wins; nobody there within the time is a no. With `keep_alive` a
+    client that gave a progress token hears meanwhile that its call is not forgotten.
     """
 
     timeout: Seconds = 50.0

@@ -390,10 +390,10 @@ class Interceptor:
         if self._following is not None and context.direction == "upstream":
             self._following.saw(message, context, self._effects)
         approval = min(scene.approvals, key=lambda asked: asked.seconds, default=None)
-        if approval is not None and any(
-            rule.opaque for rule in self.config.rules if rule.id == approval.rule
-        ):
-            approval = structs.replace(approval, is_opaque=True)
+        if approval is not None:
+            is_opaque = any(rule.opaque for rule in self.config.rules if rule.id == approval.rule)
+            keeps_alive = any(asked.keeps_alive for asked in scene.approvals)
+            approval = structs.replace(approval, is_opaque=is_opaque, keeps_alive=keeps_alive)
         if not rules and not scene.is_changed and approval is None:
             return FORWARD
         word: Word = "change" if scene.is_changed else "pass"

@@ -277,6 +277,20 @@ def test_approve_asks_a_person_with_the_shortest_time_and_a_block_wins() -> None
     assert error_of(_after({"approve": {}}, {"block": "no"}))["message"] == "no"
 
 
+@pytest.mark.parametrize("of_first", [True, False])
+@pytest.mark.parametrize("of_second", [True, False])
+def test_a_call_is_kept_alive_if_any_rule_that_asks_says_so(of_first: bool, of_second: bool) -> None:
+    rules = interceptor(
+        rule({"approve": {"timeout": "9s", "keep_alive": of_first}}, id="a"),
+        rule({"approve": {"timeout": "20s", "keep_alive": of_second}}, id="b"),
+    )
+    said = rules.on_client(CALL, context())
+    assert isinstance(said, Forward)
+    assert said.approval is not None
+    assert (said.approval.rule, said.approval.seconds) == ("a", 9.0)
+    assert said.approval.keeps_alive is (of_first or of_second)
+
+
 def test_no_action_is_left_out_of_these_tests() -> None:
     others = (
         "test_rule_cache.py",
