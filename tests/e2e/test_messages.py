@@ -72,9 +72,9 @@ def test_a_tool_list_without_end(tmp_path: Path) -> None:
 
 def test_an_upstream_that_answers_the_list_with_an_error(tmp_path: Path) -> None:
     error = '{"code":-32000,"message":"not \\u001b[31mtoday","data":[1.0]}'
-    with Gate(tmp_path, *DENY, upstream=["--list-error", error, "--list-delay", "1"]) as gate:
+    with Gate(tmp_path, *DENY, upstream=["--list-error", error, "--list-delay", "3"]) as gate:
         gate.handshake()
-        gate.say(request(b"1", "tools/list"))
+        gate.say(request(b"1", "tools/list"))  # before the answer, which is the end
         assert gate.rest() == [b'{"jsonrpc":"2.0","id":1,"error":%b}' % error.encode()]
         assert gate.process.wait(DEADLINE) == 1
         assert "The upstream answered with error -32000: not ?[31mtoday" in gate.stderr

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gate import SCRIPTED, Gate
+from gate import Gate
 
 Serve = Callable[..., str]
 
@@ -115,7 +115,7 @@ def test_a_command_that_is_lost_is_named_with_its_status(tmp_path: Any) -> None:
         assert b'"data":{"code":"REFUSED"}' in error
         assert "Error: Lost connection to upstream MCP\nShutting down proxy\n" in gate.stderr
         last = gate.stderr.strip().splitlines()[-1]
-        assert str(SCRIPTED)[:40] in last
+        assert sys.executable[:30] in last  # the rest of the command may be cut, where a path is long
         assert last.endswith("exited with status 9")
 
 

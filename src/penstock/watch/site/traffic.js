@@ -151,15 +151,15 @@ export class Traffic {
   }
 
   toEnd() {
-    this.moving = true;
     this.space.style.height = `${this.matched * HEIGHT}px`;
     this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.top = this.scroller.scrollTop;
   }
 
   scrolled() {
     const atEnd = this.scroller.scrollTop + this.scroller.clientHeight >= this.scroller.scrollHeight - HEIGHT * 2;
-    if (!this.moving && this.follow && !atEnd) this.setFollow(false);
-    this.moving = false;
+    // Only who scrolls up wants to stay: new rows move the end away before it is followed, and events come late.
+    if (this.follow && !atEnd && this.scroller.scrollTop < this.top) this.setFollow(false);
     this.top = this.scroller.scrollTop;
     this.draw();
   }
