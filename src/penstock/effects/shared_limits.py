@@ -66,17 +66,18 @@ class SharedLimits:
             if more:
                 self._leases.lend(name, 0 if admission is None else admission.lent, now + lease)
             if admission is not None:
-                self._note(name, limit, window, admission)
+                self._note(name, limit, window, admission, now)
             then(None if admission is None else admission.may_pass)
 
         self._store.admit(name, limit, window, admitted, lease, more)
 
-    def _note(self, name: bytes, limit: int, window: float, admission: Admission) -> None:
-        now = self._clock()
-        self._touch(name, window, now)
+    def _note(self, name: bytes, limit: int, window: float, admission: Admission, asked: float) -> None:
+        self._touch(name, window, self._clock())
         if admission.may_pass:
             return
-        self._full[name, limit] = now + admission.wait
+        # From when it was asked, and not from now: an answer that was long on its way would shut others out
+        # while there is room.
+        self._full[name, limit] = asked + admission.wait
         self._full.move_to_end((name, limit))
         if len(self._full) > self._most_keys:
             self._full.popitem(last=False)
