@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import socketserver
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,32 @@ def test_22_what_cannot_be_is_said_in_two_lines(tmp_path: Path) -> None:
     assert "too short" in refused(tmp_path, shared={"url": "redis://x", "secret": "pass-word"})
     assert "no address of Redis" in refused(tmp_path, shared=shared("http://user:pass-word@host/"))
     assert "no address of Redis" in refused(tmp_path, shared=shared("redis://user:pass-word@a b/"))
+
+
+class OldRedis(socketserver.StreamRequestHandler):
+    """A Redis that says that it is of 2021: none can be installed any more, so its words are written here."""
+
+    def handle(self) -> None:
+        while (count := self.rfile.readline()).startswith(b"*"):
+            words = []
+            for _ in range(int(count[1:])):
+                size = int(self.rfile.readline()[1:])
+                words.append(self.rfile.read(size + 2)[:-2].upper())
+            told = b"redis_version:6.2.7\r\nrun_id:0\r\n"
+            if words[0] == b"HELLO":
+                self.wfile.write(b"-ERR unknown command\r\n")
+            else:
+                self.wfile.write(b"$%d\r\n%b\r\n" % (len(told), told) if words[0] == b"INFO" else b"+OK\r\n")
+
+
+def test_22_a_redis_that_is_too_old_is_refused(tmp_path: Path) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), OldRedis) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        said = refused(tmp_path, shared=shared(f"redis://127.0.0.1:{server.server_address[1]}/0"))
+        server.shutdown()
+    assert "is too old: 6.2.7" in said
+    assert "7.0 or newer is needed" in said
 
 
 def test_22_without_the_driver_the_extra_is_named(tmp_path: Path) -> None:

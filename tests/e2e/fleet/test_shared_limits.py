@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +18,9 @@ from trials.faults.tcp_relay import TcpRelay
 from trials.faults.toxics import Toxic
 
 pytestmark = needs_redis
+
+OUTAGE_SECONDS = float(os.environ.get("OUTAGE_SECONDS", "5"))
+"""How long Redis is gone; 30 before a release."""
 
 
 def test_01_a_limit_of_100_is_100_over_four_instances(tmp_path: Path) -> None:
@@ -94,6 +101,44 @@ def test_06_and_08_a_killed_redis_blocks_what_is_limited_and_is_found_again(tmp_
             assert wait_until(lambda: flood(fleet.ports, 1, 1, more=limited)[0].passed)
             assert "Redis is down" in fleet.all[0].stderr
             assert "Redis is back" in fleet.all[0].stderr
+
+
+class Refusing(threading.Thread):
+    """Stands where Redis was: takes each connection, counts it and closes it."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self.count = 0
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._socket.accept()[0].close()
+                self.count += 1
+
+    def stop(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self.join()
+
+
+def test_08_an_empty_redis_after_an_outage_is_found_by_few_connects(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as redis, Upstream("streamable", tmp_path) as upstream:
+        document = {"shared": shared(redis.url), "interceptor": {"rules": [limit_rule(50, "600s")]}}
+        with Instances(tmp_path, upstream.words(), document, count=3) as fleet:
+            before = sum(call.passed for call in flood(fleet.ports, 200, 8))
+            assert before == 50
+            redis.kill()
+            nobody = Refusing(redis.port)
+            assert not any(call.passed for call in flood(fleet.ports, 60, 8))
+            time.sleep(OUTAGE_SECONDS)
+            nobody.stop()
+            assert nobody.count <= 3 * 20
+            redis.start()
+            assert wait_until(lambda: all(one.stderr.count("Redis is back") == 1 for one in fleet.all))
+            assert before + sum(call.passed for call in flood(fleet.ports, 400, 8)) <= 2 * 50
 
 
 def test_05_a_limit_and_a_cache_are_asked_in_one_round_trip(tmp_path: Path) -> None:
