@@ -178,6 +178,7 @@ def test_13_a_secret_is_masked_until_it_is_revealed(page: Chromium, gate: Gate) 
     page.key("v")
     page.wait(f"document.querySelector('.detail').innerText.includes('{secret}')")
     page.key("Escape")
+    page.wait(f"!document.documentElement.outerHTML.includes('{secret}')")  # closed, it is gone from the page
 
 
 def test_a_filter_finds_and_its_fault_points_at_the_column(page: Chromium) -> None:

@@ -21,6 +21,7 @@ export class Traffic {
     this.bySeq = new Map();
     this.asked = new Map(); // pages under way or here, oldest first
     this.follow = true;
+    this.loads = 0;
     this.rank = -1; // the selected row
     this.elements = [];
     this.gaps = 0;
@@ -76,8 +77,7 @@ export class Traffic {
     this.clear();
     this.gaps = 0;
     this.rank = -1;
-    this.detail.hidden = true;
-    this.open = null;
+    this.shut();
     this.refresh();
   }
 
@@ -264,17 +264,25 @@ export class Traffic {
     if (top + HEIGHT > view.scrollTop + view.clientHeight) view.scrollTop = top + HEIGHT - view.clientHeight;
   }
 
-  close() {
+  shut() {
     this.detail.hidden = true;
+    this.detail.replaceChildren(); // what was revealed is gone from the page, too
     this.open = null;
+    this.loads += 1; // one that is on its way opens nothing any more
+  }
+
+  close() {
+    this.shut();
     if (this.rank >= 0) this.intoView(this.rank);
     this.scroller.focus();
     this.draw();
   }
 
   async load(seq) {
+    const number = (this.loads += 1);
     try {
       const message = await get(`messages/${seq}`);
+      if (number !== this.loads) return; // another was asked for meanwhile
       this.open = message;
       this.drawDetail();
     } catch (why) {
@@ -314,10 +322,13 @@ export class Traffic {
 
   async reveal() {
     if (!this.open) return;
+    const seq = this.open.seq;
+    this.loads += 1; // one that is on its way is masked
     try {
-      this.open = await call("POST", `messages/${this.open.seq}/reveal`, {});
+      const message = await call("POST", `messages/${seq}/reveal`, {});
+      if (this.open?.seq !== seq) return; // it was closed meanwhile
+      this.open = message;
       this.drawDetail();
-      const seq = this.open.seq;
       setTimeout(() => { if (this.open?.seq === seq) this.load(seq); }, (this.open.revealed_for + 1) * 1000);
     } catch (why) { this.app.say(why.message); }
   }
