@@ -129,7 +129,7 @@ export class Traffic {
     if (full || data.matched - before !== data.rows.length + data.skipped) this.clear();
     data.rows.forEach((row, place) => this.put(this.matched - data.rows.length + place, row));
     if (this.rows.size > PAGE * MOST_PAGES) this.clear();
-    this.app.soon(() => { if (this.follow) this.toEnd(); this.draw(); });
+    this.drawSoon();
   }
 
   changed(data) {
@@ -139,8 +139,13 @@ export class Traffic {
       if (this.open?.seq === row.seq) this.openAgain = true;
     }
     if (this.matched !== data.matched) { this.matched = data.matched; if (this.filter) this.clear(); }
-    this.app.soon(() => this.draw());
+    this.drawSoon();
     if (this.openAgain) { this.openAgain = false; this.load(this.open.seq); }
+  }
+
+  // One job whoever asks: of several in one frame only the last is done.
+  drawSoon() {
+    this.app.soon(() => { if (this.follow) this.toEnd(); this.draw(); });
   }
 
   setFollow(follow) {
@@ -220,7 +225,7 @@ export class Traffic {
       if (words === this.filter && this.asked.get(page) === mark) this.take(found);
     } catch { await new Promise((done) => setTimeout(done, 1000)); } // the banner says so
     if (this.asked.get(page) === mark) this.asked.delete(page);
-    this.app.soon(() => this.draw());
+    this.drawSoon();
   }
 
   explain() {
