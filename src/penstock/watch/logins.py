@@ -1,4 +1,5 @@
-"""Who may look: one-time codes, bearer tokens and roles. None of them is ever written to a disk.
+"""Who may look: one-time codes, bearer tokens and roles. None of them is ever written to a disk; of tokens
+their digests are (`kept_logins`).
 
 No cookies: pages on other ports of the same host would share them.
 """

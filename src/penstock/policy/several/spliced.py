@@ -36,6 +36,14 @@ _OWN_TASKS: tuple[Place, ...] = (
 )
 
 
+def maybe_text(token: bytes | Raw | None) -> str | None:
+    """The text that a JSON token is, if it is one."""
+    try:
+        return None if token is None else _decode_text(token)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 def edited(text: bytes, place: Place, change: Change) -> bytes:
     """`text` with the value at `place` changed, where there is one; `*` stands for each element."""
     if not place:

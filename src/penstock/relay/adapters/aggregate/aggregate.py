@@ -23,7 +23,7 @@ from penstock.policy.several.greeting import (
     merged_instructions,
 )
 from penstock.policy.several.merged_tools import Owner
-from penstock.policy.several.spliced import edited, slug_of_task, without_task_prefix
+from penstock.policy.several.spliced import edited, maybe_text, slug_of_task, without_task_prefix
 from penstock.policy.verdict import FORWARD, Answer, Forward
 from penstock.relay.adapters.aggregate.from_members import FromMembers
 from penstock.relay.adapters.aggregate.hub import Hub
@@ -185,7 +185,7 @@ class Aggregate(FromMembers):
             self.reply(message, self.view.result("prompts", self.era))
 
     def _get_prompt(self, message: Message) -> None:
-        name = _maybe_text(message, "name")
+        name = maybe_text((message.params or {}).get("name"))
         owner = self.view.prompts.owners.get(name or "")
         if owner is None:
             self.fail(message, INVALID_PARAMS, "Unknown prompt")
@@ -249,7 +249,7 @@ class Aggregate(FromMembers):
         self.fail(message, INVALID_PARAMS, "Unknown task")
 
     def _by_uri(self, message: Message) -> None:
-        uri = _maybe_text(message, "uri")
+        uri = maybe_text((message.params or {}).get("uri"))
         if uri is None:
             self.fail(message, INVALID_PARAMS, "Invalid params: uri must be a string")
             return
@@ -395,11 +395,3 @@ def _read(raw: bytes) -> Message:
     message = read_client_message(raw)
     assert isinstance(message, Message)
     return message
-
-
-def _maybe_text(message: Message, name: str) -> str | None:
-    token = (message.params or {}).get(name)
-    try:
-        return None if token is None else _decode_text(token)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None

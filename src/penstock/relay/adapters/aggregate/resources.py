@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.errors import UpstreamError
 from penstock.policy.several.greeting import cache_terms
-from penstock.policy.several.spliced import edited
+from penstock.policy.several.spliced import edited, maybe_text
 from penstock.policy.several.uri_owner import OwnedUris, maybe_owner
 from penstock.relay.adapters.aggregate.member import Member
 from penstock.relay.adapters.aggregate.member_link import MemberLink, entries_of
@@ -149,7 +149,6 @@ def with_slug(entry: bytes, slug: str) -> bytes:
 
 def _maybe_text(entry: bytes, name: str) -> str | None:
     try:
-        token = members(entry).get(name)
-        return None if token is None else msgspec.json.decode(token, type=str)
-    except (Ambiguous, NotJson, NotAnObject, msgspec.DecodeError, UnicodeDecodeError):
+        return maybe_text(members(entry).get(name))
+    except (Ambiguous, NotJson, NotAnObject):
         return None

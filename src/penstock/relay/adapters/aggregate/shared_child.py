@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import ProtocolError, SessionEnded, UpstreamError
-from penstock.policy.several.spliced import edited
+from penstock.policy.several.spliced import edited, maybe_text
 from penstock.relay.adapters.aggregate.lane import Lane
 from penstock.relay.adapters.aggregate.opening import own_opening
 from penstock.relay.adapters.aggregate.replies import as_message, reply_alone
@@ -154,7 +154,7 @@ class SharedChild:
     def _is_settled(self, lane: Lane, message: Message) -> bool:
         """Answers what the process need not hear: it hears of the first who subscribes, and of the last."""
         assert message.id_token is not None
-        uri = _maybe_text(bytes((message.params or {}).get("uri", b"")))
+        uri = maybe_text((message.params or {}).get("uri"))
         if uri is None:
             return False  # the process shall say what is wrong with it
         others = bool(self._uris.get(uri, set()) - {lane})
@@ -274,7 +274,7 @@ class SharedChild:
             if asked is not None:
                 asked.say(message.raw)
         elif method == "notifications/resources/updated":
-            for lane in list(self._uris.get(_maybe_text(_said(message, "uri")) or "", ())):
+            for lane in list(self._uris.get(maybe_text(_said(message, "uri")) or "", ())):
                 lane.say(message.raw)
         elif (only := self._maybe_only()) is not None:
             only.say(message.raw)
@@ -363,14 +363,6 @@ def _said(message: Message, name: str) -> bytes:
     except ValueError:
         return b""
     return found[-1]
-
-
-def _maybe_text(token: bytes) -> str | None:
-    """The text that a JSON token is, if it is one."""
-    try:
-        return msgspec.json.decode(token, type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def as_client_message(raw: bytes) -> Message:
