@@ -33,12 +33,6 @@ class Upstream(UpstreamLink, Protocol):
     async def connect(self) -> None:
         """Makes sure that somebody is there; raises ConnectFailed."""
 
-    async def stop(self, grace: float) -> None:
-        """Ends it, leaving what is under way so many seconds."""
-
-    def kill(self) -> None:
-        """Ends it at once."""
-
     @property
     def how_it_ended(self) -> str:
         """Its end in words."""

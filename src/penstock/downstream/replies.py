@@ -107,10 +107,11 @@ def wait_unless_gone(
 
 def is_denied(reply: Reply, id_token: bytes | None, error: UpstreamError) -> bool:
     """Whether the error is the upstream's wish for other credentials; then the client has been told."""
-    refusal: HttpRefusal | None = getattr(error, "refusal", None)
-    if refusal is None:
+    from penstock.wire.mcp.carried import Denied
+
+    if not isinstance(error, Denied):
         return False
-    deny(reply, id_token, refusal)
+    deny(reply, id_token, error.refusal)
     return True
 
 

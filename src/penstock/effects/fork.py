@@ -71,9 +71,6 @@ class ShadowLink(UpstreamLink, Protocol):
     receiver: UpstreamReceiver | None
     peer: Sender | None
 
-    async def stop(self, grace: float) -> None:
-        """Ends it, leaving what is under way so many seconds."""
-
 
 OpenLink = Callable[[ForkSpec], ShadowLink]
 """Makes a link; UpstreamError when that cannot be."""

@@ -52,6 +52,7 @@ class LinkFacts(Struct, frozen=True):
     wants_credentials: bool = False  # it last answered that it wants some
     via: bytes | None = None  # the id of the request whose own stream brings what is being delivered
     answers_with_events: bool = False  # over HTTP, it answered the handshake with a stream of events
+    trouble: str | None = None  # how it last refused a message, other than in the words of the protocol
 
 
 class UpstreamLink(Protocol):
@@ -75,3 +76,9 @@ class UpstreamLink(Protocol):
 
     async def close(self) -> None:
         """Ends the connection in good order, or, after a while, in any order."""
+
+    async def stop(self, grace: float) -> None:
+        """Ends it, leaving what is under way so many seconds."""
+
+    def kill(self) -> None:
+        """Ends it at once."""

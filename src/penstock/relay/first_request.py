@@ -95,3 +95,11 @@ class FirstRequestLink:
     async def close(self) -> None:
         """Ends the connection."""
         await self._inner.close()
+
+    async def stop(self, grace: float) -> None:
+        """Ends it, leaving what is under way so many seconds."""
+        await self._inner.stop(grace)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._inner.kill()

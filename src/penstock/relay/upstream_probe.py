@@ -150,9 +150,9 @@ class UpstreamProbe:
 
     def _why_unknown(self, answer: Message) -> str:
         """Why an upstream that answered neither era is none: how it refused, if the link knows."""
-        trouble = getattr(self._link, "trouble", None)
+        trouble = self._link.facts.trouble
         if trouble is not None:
-            return str(trouble)
+            return trouble
         said = maybe_error_text(answer.envelope["error"])
         return f"It answers neither initialize nor server/discover: {said}"
 

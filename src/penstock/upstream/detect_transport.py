@@ -66,14 +66,12 @@ class HttpUpstream:
         link = self._link
         # Who wants credentials first has shown no more than that; it is taken for what it was spoken to as.
         kind = self._kind if link.is_proven or link.wants_credentials else None
+        trouble = link.trouble or self._trouble
         if isinstance(link, SseUpstream):
-            return LinkFacts(kind, False, link.wants_credentials)
-        return LinkFacts(kind, link.has_session, link.wants_credentials, link.via, link.answers_with_events)
-
-    @property
-    def trouble(self) -> str | None:
-        """How it last refused a message, other than in the words of the protocol."""
-        return self._link.trouble or self._trouble
+            return LinkFacts(kind, False, link.wants_credentials, trouble=trouble)
+        return LinkFacts(
+            kind, link.has_session, link.wants_credentials, link.via, link.answers_with_events, trouble
+        )
 
     @property
     def receiver(self) -> UpstreamReceiver | None:

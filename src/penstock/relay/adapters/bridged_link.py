@@ -90,6 +90,16 @@ class BridgedLink:
         self._forget_timer()
         await self._inner.close()
 
+    async def stop(self, grace: float) -> None:
+        """Ends it, leaving what is under way so many seconds."""
+        self._forget_timer()
+        await self._inner.stop(grace)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._forget_timer()
+        self._inner.kill()
+
     # --- from the upstream -------------------------------------------------------------------------------
 
     def from_upstream(self, raw: bytes) -> None:

@@ -88,6 +88,10 @@ class SwappingLink:
             self._task.cancel()
         await self._inner.stop(grace)
 
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._inner.kill()
+
     def from_upstream(self, raw: bytes) -> None:
         """Passes on what the upstream says; who refuses a token gets another next time."""
         self._look()

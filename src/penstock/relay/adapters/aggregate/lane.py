@@ -85,6 +85,10 @@ class Lane:
         """This session leaves; the process stays."""
         self._child.leave(self)
 
+    def kill(self) -> None:
+        """The same, at once."""
+        self._child.leave(self)
+
     async def close(self) -> None:
         """The same."""
         await self.stop()

@@ -329,14 +329,12 @@ class MemberLink:
         if link is None:
             return
         self.member.links -= 1
-        stop = getattr(link, "stop", None)
-        await (stop(grace) if stop is not None else link.close())
+        await link.stop(grace)
 
     def kill(self) -> None:
         """Ends it at once."""
-        kill = getattr(self._link, "kill", None)
-        if kill is not None:
-            kill()
+        if self._link is not None:
+            self._link.kill()
 
     # --- from the upstream -------------------------------------------------------------------------------
 
