@@ -280,6 +280,9 @@ class LegacyDoor(LinkDoor):
         return session
 
 
+_BACKSLASH = ord("\\")
+
+
 class _Token(Struct, gc=False):
     # Only this is made: there may be a million members beside it.
     token: Raw | UnsetType = msgspec.field(name="progressToken", default=UNSET)
@@ -298,7 +301,9 @@ def _maybe_token(holder: Raw | None) -> bytes | None:
 
 
 def _maybe_progress_token(message: Message | Batch) -> bytes | None:
-    if b"progressToken" not in message.raw and b"\\u" not in message.raw:
+    raw = message.raw
+    # Two bytes are looked for at a tenth of the speed of one, which a megabyte makes felt.
+    if b"progressToken" not in raw and (_BACKSLASH not in raw or b"\\u" not in raw):
         return None  # nobody calls it so, and nothing in it can be spelt otherwise
     params = message.params if isinstance(message, Message) else None
     return _maybe_token(params.get("_meta")) if params else None
