@@ -90,6 +90,14 @@ def test_codes_of_a_modern_upstream(code: int, data: object, method: str, become
     assert json.loads(codes.for_legacy(error(code, data), asked))["error"]["code"] == becomes
 
 
+@pytest.mark.parametrize("params", [{}, {"other": 1}, None, [1]])
+def test_an_error_about_no_uri_that_was_asked_for_keeps_its_code(params: object) -> None:
+    asked = said(id=1, method="resources/read", **({} if params is None else {"params": params}))
+    for data in ({"uri": "file:///a"}, {}):
+        answer = error(-32602, data)
+        assert codes.for_legacy(answer, asked) == answer.raw
+
+
 def test_what_a_refusal_of_a_version_names() -> None:
     ours = ("2026-07-28",)
     assert codes.names_modern(error(-32022, {"supported": ["2026-07-28", "x"]}), ours)

@@ -127,6 +127,8 @@ def test_the_gate_answers_with_a_result_that_a_model_reads() -> None:
     assert _verdict('{"name":"t"}', strict_arguments=True) is FORWARD
     refused = _verdict('{"name":"t","arguments":{"count":"1"}}', strict_arguments=True)
     assert isinstance(refused, Answer)
+    assert refused.why is not None
+    assert (refused.word, refused.why.action, refused.why.code) == ("deny", "arguments", -32602)
     result = json.loads(refused.raw)["result"]
     assert result["isError"] is True
     assert 'must be an integer, not the string "1"' in result["content"][0]["text"]

@@ -11,13 +11,28 @@ from hypothesis import strategies as st
 
 from penstock import limits
 from penstock.wire.json.ambiguity import Ambiguous, members
-from penstock.wire.json.splice import maybe_sole_span, member_spans, with_value, without
+from penstock.wire.json.splice import maybe_sole_span, member_spans, with_member, with_value, without
 
 _TEXTS = [
     b'{"a":1,"b":[1.0, 1e400],"c":"\\u65e5"}',
     b' {  "a" : 1 ,\t"b" : {"a":2,"c":3} , "c" : "}" }  ',
     b'{"c":",","b":"\\"b\\":1","a":""}',
 ]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "becomes"),
+    [
+        (b'{"a":1}', "a", b'{"a":[ new ]}'),
+        (b'{"a":1}', "b", b'{"a":1,"b":[ new ]}'),
+        (b"{}", "b", b'{"b":[ new ]}'),
+        (b" { } ", "b", b' { "b":[ new ]} '),
+        (b'{"a":{"b":2}} ', "b", b'{"a":{"b":2},"b":[ new ]} '),
+        (b'{"a":"}" }', '"', b'{"a":"}" ,"\\"":[ new ]}'),
+    ],
+)
+def test_a_member_is_replaced_or_added_behind_the_last_one(text: bytes, name: str, becomes: bytes) -> None:
+    assert with_member(text, members(text), name, b"[ new ]") == becomes
 
 
 @pytest.mark.parametrize("text", _TEXTS)
