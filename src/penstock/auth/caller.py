@@ -25,7 +25,7 @@ class Caller:
 
     def own(self, session: bytes, profile: str) -> None:
         """A session has begun; the longest unused one is forgotten when there are too many."""
-        session = _kept(session)
+        session = kept_id(session)
         self.sessions.pop(session, None)
         self.sessions[session] = profile
         if len(self.sessions) > limits.CALLER_SESSIONS:
@@ -33,14 +33,14 @@ class Caller:
 
     def profile_of(self, session: bytes) -> str | None:
         """In which profile this session lives; None when it is not this caller's."""
-        session = _kept(session)
+        session = kept_id(session)
         profile = self.sessions.pop(session, None)
         if profile is not None:
             self.sessions[session] = profile
         return profile
 
 
-def _kept(session: bytes) -> bytes:
+def kept_id(session: bytes) -> bytes:
     """What is kept of an id: upstreams may choose long ones."""
     return session if len(session) <= limits.KNOWN_SESSION_ID_BYTES else hashlib.sha256(session).digest()
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Callable, Mapping
+from time import time as _now
+
+from msgspec import Struct
 
 from penstock.auth.bearer import maybe_token
-from penstock.auth.caller import Admission, Challenge
+from penstock.auth.caller import Admission, Challenge, kept_id
 from penstock.auth.callers import Callers, Outcome
 from penstock.auth.terms import ChooseTerms
 from penstock.downstream.binding_reply import bind_sessions
+from penstock.downstream.era_door import EraDoor
 from penstock.downstream.gone_profile import answer_nothing
 from penstock.downstream.host_origin_check import HostOriginCheck
 from penstock.downstream.mcp_head import Door, McpHead, read_head
@@ -34,6 +37,7 @@ from penstock.wire.mcp.message import Message, read_client_message
 _PATH = re.compile(rb"(?:/p/([A-Za-z0-9_-]{1,64}))?(/mcp|/sse|/messages|/readyz)").fullmatch
 _NO_SESSION = "Session not found"
 _NOT_FOUND = "Not found"
+_POSTS = b"/messages"
 
 
 class Entry(McpHead, kw_only=True):
@@ -46,8 +50,20 @@ class Entry(McpHead, kw_only=True):
     profile: str | None  # None: the client's own name must be looked for
     headers: Headers
     fields: dict[bytes, bytes]
-    memo: Memo
     token: bytes | None  # what was shown, where upstreams get another for it
+    kept: bytes | None  # what its caller keeps of the session that it names
+    peer: tuple[str] | None  # who asks, by the credential and not by the address, where that is known
+    led: Led | None = None  # where the last one with this head was led to
+
+
+class Led(Struct):
+    """One door for a head that was let in, and what is remembered of the head there and nowhere else."""
+
+    profile: str | None
+    door: Door
+    admission: tuple[Admission, str | None]
+    memo: Memo
+    leads_on: bool  # the door may know another for all that have this head
 
 
 class AccessRouter:
@@ -84,7 +100,14 @@ class AccessRouter:
     def __call__(self, request: Request, reply: Reply) -> None:
         """Takes one request."""
         entry = request.memo.meaning
-        if type(entry) is Entry and self._holds(entry, request):
+        # What was found out for a head like this one, as long as that is so, and for this connection. With an
+        # address that is a plain tuple there is no certificate: asking for one is left out, and nothing else.
+        if (
+            type(entry) is Entry
+            and entry.front is self
+            and entry.admission.until > _now()
+            and entry.certificate == (None if type(request.peer) is tuple else certificate_of(request))
+        ):
             reply.extra = entry.extra
             self._enter(request, reply, entry)
             return
@@ -108,11 +131,6 @@ class AccessRouter:
             self._admit(request, reply, self._anybody)
         else:
             self._ask(self._callers, request, reply)
-
-    def _holds(self, entry: Entry, request: Request) -> bool:
-        """Whether what was found out for a head like this one is still so, and for this connection."""
-        is_in_force = entry.front is self and entry.admission.until > time.time()
-        return is_in_force and entry.certificate == certificate_of(request)
 
     # --- who it is ---------------------------------------------------------------------------------------
 
@@ -178,11 +196,8 @@ class AccessRouter:
         if self._callers is not None:
             headers = [field for field in headers if field[0].lower() != b"authorization"]
             fields = {name: value for name, value in fields.items() if name != b"authorization"}
-        seen = Request(b"", b"", headers, b"", None, 0, fields)
-        head = read_head(seen)
+        head = read_head(Request(b"", b"", headers, b"", None, 0, fields))
         key = admission.caller.key
-        if key:
-            head.caller = key
         plain = {name: getattr(head, name) for name in McpHead.__struct_fields__}
         return Entry(
             **plain,
@@ -193,47 +208,59 @@ class AccessRouter:
             profile=profile,
             headers=headers,
             fields=fields,
-            memo=seen.memo,
             token=maybe_token(shown) if self._keeps_tokens and shown is not None else None,
+            kept=None if head.session is None else kept_id(head.session),
+            peer=(key.hex(),) if key else None,
         )
 
     def _enter(self, request: Request, reply: Reply, entry: Entry) -> None:
         """Hands a request to its door, if its session is the caller's own."""
-        caller, profile = entry.admission.caller, entry.profile
-        session = entry.session
-        if entry.name == b"/messages":
-            session = _session_in(request.query)
-        if session is not None:
-            own = caller.profile_of(session)
+        profile, kept, admission = entry.profile, entry.kept, entry.admission
+        if entry.name == _POSTS:
+            kept = kept_id(_session_in(request.query))
+        if kept is not None:
+            sessions = admission.caller.sessions
+            own = sessions.pop(kept, None)
+            if own is not None:
+                sessions[kept] = own  # now the one that was used last, as in `profile_of`
             if own is None or (profile is not None and profile != own):
                 refuse(reply, 404, _NO_SESSION)
                 return
             profile = own
         elif self._clients:
             profile = self._named(request, entry)
-        door = self._doors.get(profile or "", {}).get(entry.name)
-        if door is None:
-            refuse(reply, 404, _NOT_FOUND)
-            return
-        reply.admission = entry.admission, profile
+        led = entry.led
+        if led is None or led.profile != profile or led.leads_on:
+            led = entry.led = self._lead(entry, profile)
+            if led is None:
+                refuse(reply, 404, _NOT_FOUND)
+                return
+        reply.admission = led.admission
         if entry.token is not None:
             reply.subject = entry.token
-        if session is None:
-            bind_sessions(reply, caller, profile or "")
-        peer = (caller.key.hex(),) if caller.key else request.peer
-        door(
-            Request(
-                request.method,
-                request.target,
-                entry.headers,
-                request.body,
-                peer,
-                request.connection_id,
-                entry.fields,
-                entry.memo,
-            ),
-            reply,
-        )
+        if kept is None:
+            bind_sessions(reply, admission.caller, profile or "")
+        # It was made for us alone: from here on nobody finds in it what was meant for us.
+        request.headers, request.fields, request.memo = entry.headers, entry.fields, led.memo
+        if entry.peer is not None:
+            request.peer = entry.peer
+        led.door(request, reply)
+
+    def _lead(self, entry: Entry, profile: str | None) -> Led | None:
+        """Where a head is led to in a profile; None when there is nothing."""
+        led = entry.led
+        if led is not None and led.profile == profile:
+            head = led.memo.meaning
+            if isinstance(head, McpHead) and head.door is not None:
+                led.door, led.leads_on = head.door, False
+            return led
+        door = self._doors.get(profile or "", {}).get(entry.name)
+        if door is None:
+            return None
+        seen = Request(b"", b"", entry.headers, b"", None, 0, entry.fields)
+        read_head(seen).caller = entry.admission.caller.key
+        leads_on = isinstance(getattr(door, "__self__", None), EraDoor)
+        return Led(profile, door, (entry.admission, profile), seen.memo, leads_on)
 
     def _named(self, request: Request, entry: Entry) -> str | None:
         """The profile, now that the client says its own name. Its name is a convenience and no proof."""

@@ -114,6 +114,11 @@ class Gate:
         return type(self) is Gate and not self._looks_closer
 
     @property
+    def unheard_names(self) -> frozenset[str]:
+        """A result whose members have no other names than these passes unheard; none where all are heard."""
+        return tool_lists.USUAL_NAMES if self.passes_progress else frozenset()
+
+    @property
     def is_ruled(self) -> bool:
         """Whether rules are in force at the moment."""
         return False

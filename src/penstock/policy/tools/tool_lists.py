@@ -39,7 +39,7 @@ def shows_hidden_tools(message: Message, choice: ToolFilter) -> bool:
     A result is a tool list when it has `tools` at its top, as the schema says; what a tool returns further
     down is its own affair. Nothing else has any business with tools, at any depth.
     """
-    if message.result is not None and _USUAL_NAMES.issuperset(message.result):
+    if message.result is not None and USUAL_NAMES.issuperset(message.result):
         return False  # the hot path: no member is called tools, nor anything like it
     if not _may_list(message.raw):
         return False
@@ -273,7 +273,8 @@ def _decoder() -> JSONDecoder:
     return JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
 
 
-_USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
+USUAL_NAMES = frozenset({"content", "isError", "structuredContent", "_meta", "resultType"})
+"""Whose members have no other names, that result lists no tools."""
 _LIST_NAMES = INHERITED | {"tools"}
 _SAMPLING = "sampling/createMessage"
 _begins_json = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*[\[{]").match

@@ -15,7 +15,8 @@ from penstock.relay.adapters.aggregate.member_link import MemberLink
 from penstock.relay.adapters.aggregate.notices import list_changed
 from penstock.relay.adapters.aggregate.questions import KINDS, maybe_params
 from penstock.relay.adapters.aggregate.replies import as_message
-from penstock.relay.adapters.aggregate.session_links import Pending, SessionLinks
+from penstock.relay.adapters.aggregate.session_links import EXACT_DIGITS, Pending, SessionLinks
+from penstock.relay.session_relay import SessionRelay
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message
@@ -38,7 +39,7 @@ class FromMembers(SessionLinks):
     def answered(self, link: MemberLink, message: Message) -> None:
         """Passes an answer on, if this link was asked."""
         token = message.id_token or b"null"
-        key = id_key(token)
+        key = token if token.isdigit() and len(token) < EXACT_DIGITS else id_key(token)
         pending = self.pending.get(key)
         if pending is None or pending.link is not link:
             log.warning("Dropped a response from %s that nobody asked it for.", link.name)
@@ -46,13 +47,24 @@ class FromMembers(SessionLinks):
         del self.pending[key]
         if link.rests or pending.token is not None:
             self._ended(link, pending)
-        gate = self.view.gate_of(link.member)
-        if gate.is_filtering:
-            exchange = Exchange(token, pending.method, None, NO_SESSION)
-            verdict = gate.upstream_says(message, exchange)
+        gate, result = link.gate, message.result
+        if gate is not None and not (result is not None and link.unheard and link.unheard.issuperset(result)):
+            verdict = gate.upstream_says(message, Exchange(token, pending.method, None, NO_SESSION))
             if verdict is not FORWARD:
                 self._say_instead(verdict, token)
                 return
+        raw = message.raw
+        if b"taskId" in raw or b"\\u" in raw or b"resource" in raw or b"inputRequests" in raw:
+            self._say_marked(link, message, token)
+            return
+        receiver = self.receiver
+        if type(receiver) is SessionRelay and not self.is_over:
+            receiver.take_upstream_response(message)  # as `say_answer` does
+        else:
+            self.say(raw)
+
+    def _say_marked(self, link: MemberLink, message: Message, token: bytes) -> None:
+        """Passes an answer on in which something must be changed, or remembered."""
         raw = message.raw
         try:
             if b"taskId" in raw or b"\\u" in raw:
@@ -108,9 +120,9 @@ class FromMembers(SessionLinks):
 
     def unasked(self, link: MemberLink, message: Message) -> None:
         """Passes a question or a notification on."""
-        gate = self.view.gate_of(link.member)
-        if gate.is_filtering:
-            verdict = gate.upstream_says(message, Exchange(message.id_token or b"", message.method or ""))
+        if link.gate is not None:
+            exchange = Exchange(message.id_token or b"", message.method or "")
+            verdict = link.gate.upstream_says(message, exchange)
             if verdict is not FORWARD:
                 if isinstance(verdict, Answer):
                     link.send_now(as_message(verdict.raw))

@@ -41,10 +41,12 @@ from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import Batch, Kind, Message, read_upstream_message
 
 if TYPE_CHECKING:
+    from penstock.gate.gate import Gate
     from penstock.relay.adapters.aggregate.listening import Listening
 
 log = logging.getLogger("penstock")
 
+_RESPONSE = Kind.RESPONSE
 _READ_AGAIN = (Ambiguous, NotJson, NotAnObject, NotAnArray, KeyError)
 
 
@@ -82,6 +84,9 @@ class MemberLink:
         self.listens: dict[bytes, Listening] = {}  # who listens there, by the ids of our own requests
         self.asked: dict[bytes, int] = {}  # its own questions, by their ids: under which number
         self.client_tasks: dict[str, None] = {}  # tasks that clients began for it, the oldest first
+        self.gate: Gate | None = None  # who looks whether it shows tools that are hidden, where some are
+        self.unheard: frozenset[str] = frozenset()  # results with no other members pass the gate
+        self.unlooked = 0  # bytes sent since it was last looked at whether the upstream takes them
         self.rests = member.terms.idle_seconds is not None
         self.used_at = asyncio.get_running_loop().time()
         self.has_limits = len(member.terms.asks) < len(
@@ -92,6 +97,7 @@ class MemberLink:
         self.refetch: asyncio.Task[None] | None = None
         self.is_changed_again = False
         self.is_ready = False
+        self.is_straight = False  # ready, and what clients send goes there as it is, and unnoted
         self.is_lost = False
         self.learns = False
         self.is_of_caller = credential is not None and bool(member.terms.credential)
@@ -151,6 +157,7 @@ class MemberLink:
             self._lose(error)
             return
         self.is_ready = True
+        self.is_straight = not self.rests and not (self.has_limits and opening.era is Era.MODERN)
         waiting, self._waiting, self._held = self._waiting, [], 0
         self._owner.greeted(self)
         for message in waiting:
@@ -321,6 +328,7 @@ class MemberLink:
     async def stop(self, grace: float = limits.CHILD_GRACE_SECONDS) -> None:
         """Ends the connection."""
         self.is_lost = True
+        self.is_ready = self.is_straight = False
         for task in tuple(self._tasks):
             task.cancel()
         if self.refetch is not None:
@@ -341,7 +349,7 @@ class MemberLink:
     def from_upstream(self, raw: bytes) -> None:
         """Takes one message, read strictly: whose answer it is must be certain before anybody gets it."""
         try:
-            message = read_upstream_message(bytes(raw))  # what it wants is no matter of the client's
+            message = read_upstream_message(raw if type(raw) is bytes else bytes(raw))
         except ProtocolError as refusal:
             self.upstream_refused(refusal.id_token, refusal.reason, raw)
             return
@@ -349,10 +357,10 @@ class MemberLink:
             for part in message.parts:
                 if part.lstrip()[:1] != b"[":
                     self.from_upstream(part)
-        elif message.kind is Kind.RESPONSE:
-            token = message.id_token or b"null"
-            if token in self._own:
-                answer = self._own.pop(token)
+        elif message.kind is _RESPONSE:
+            own = self._own
+            if own and (message.id_token or b"null") in own:
+                answer = own.pop(message.id_token or b"null")
                 if not answer.done():
                     answer.set_result(message)
             else:
@@ -380,7 +388,7 @@ class MemberLink:
         if self.is_lost:
             return
         self.is_lost = True
-        self.is_ready = False
+        self.is_ready = self.is_straight = False
         for answer in self._own.values():
             if not answer.done():
                 answer.set_exception(error)

@@ -33,6 +33,7 @@ from penstock.wire.mcp.replies import CANCELLED, error_reply, result_reply
 log = logging.getLogger("penstock")
 
 DRAIN_SECONDS = 5.0
+EXACT_DIGITS = 16  # an id of fewer is its own key, as `id_key` says
 _AT_ONCE = frozenset({"ping", "notifications/initialized", "notifications/cancelled", "logging/setLevel"})
 """What is answered, or understood, before anything is known of any upstream."""
 
@@ -159,6 +160,8 @@ class SessionLinks(LinkOwner):
 
     def _new_link(self, member: Member) -> MemberLink:
         link = self.links[member.name] = MemberLink(member, self, self.credential)
+        gate = self.view.gate_of(member)
+        link.gate, link.unheard = (gate, gate.unheard_names) if gate.is_filtering else (None, link.unheard)
         link.is_again = member.name in self._met
         self._met.add(member.name)
         for reason in self._reasons:
@@ -308,9 +311,6 @@ class SessionLinks(LinkOwner):
         method = message.method
         if method is None:
             self.route(message)
-            return
-        if message.tool is not None and self.is_flowing and method == "tools/call":
-            self.route(message)  # the hot path: nothing is waited for
             return
         if self.opening is None and message.kind is Kind.REQUEST and method != "ping":
             if self._is_modern_refused and maybe_modern_meta(message.params) is not None:

@@ -59,8 +59,9 @@ class View:
         self.gate.is_filtering = True  # who calls what is not in the table calls nothing
         self.finder: Finder | None = None  # where tools are found and not listed
         self.refusal: ToolListRefused | None = None
+        self.calls: dict[str, str] = {}  # tools that the gate lets pass as they are, and whose they are
         self.on_change: list[Callable[[str], None]] = []  # each hears "tools" or "prompts"
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[Member, Gate] = {}
         self._modern: dict[str, bytes] = {}
         self._modern_catalog: ToolCatalog | None = None
         self._short: ToolCatalog | None = None
@@ -76,9 +77,9 @@ class View:
 
     def gate_of(self, member: Member) -> Gate:
         """Looks at what a member says: does it show tools, by its own names for them, that are hidden?"""
-        gate = self._gates.get(member.name)
+        gate = self._gates.get(member)
         if gate is None:
-            gate = self._gates[member.name] = Gate(member_choice(member.terms, self.choice))
+            gate = self._gates[member] = Gate(member_choice(member.terms, self.choice))
         return gate
 
     def result(self, kind: str, era: Era) -> bytes:
@@ -156,6 +157,12 @@ class View:
             self.tools = _NO_TOOLS
             self.refusal = why if isinstance(why, ToolListRefused) else None
             log.warning("No tools are shown: %s.", why)
+        names = self.tools.catalog.names  # of all eras, and whether tools are found or listed
+        self.calls = {
+            name: owner.member
+            for name, owner in self.tools.owners.items()
+            if name in names and not owner.is_renamed
+        }
         self.prompts = merge_prompts(
             [(member.terms, member.known.prompts) for member in listed if member.known is not None],
             self._hub.prompt_names,
