@@ -207,6 +207,8 @@ def test_every_page_fits_and_has_names_for_what_can_be_pressed(page: Chromium, w
         page.key(str(number))
         time.sleep(0.15)
         assert page.run("document.documentElement.scrollWidth <= window.innerWidth"), number
+        beyond = "e => e.getBoundingClientRect().right > window.innerWidth"
+        assert page.run(f"[...document.querySelectorAll('nav button')].filter({beyond}).length") == 0, number
         name = "e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length"
         pressed = "[...document.querySelectorAll('button, input, textarea')]"
         nameless = f"{pressed}.filter(e => !({name})).length"
