@@ -128,8 +128,9 @@ def proxy_parser() -> Parser:
     )
     add(
         "--dashboard",
-        metavar="auto|[HOST:]PORT",
-        help="the live view: auto for penstock watch, PORT also for the browser there; loopback only",
+        metavar="auto[:NAME]|[HOST:]PORT",
+        help="the live view: auto for penstock watch, there called NAME; PORT also for the browser there; "
+        "loopback only",
     )
     add = parser.add_argument_group("what passes").add_argument
     add(

@@ -22,7 +22,7 @@ def open_dashboard(config: ProxyConfig, settings: DashboardSettings, note: Note)
         name, shown, transport = upstream.url.host, upstream.url.origin, "http"
         if settings.has_hub and upstream.url.port == settings.port and upstream.url.host in _LOOPBACK:
             raise ConfigError("The upstream is the dashboard itself", "Give one of them another port")
-    facts = TapFacts(name, shown[:200], transport, config.path or "", choice=config.choice)
+    facts = TapFacts(settings.name or name, shown[:200], transport, config.path or "", choice=config.choice)
     facts.rules = f"sha256:{config.digest.hex()}" if config.digest else ""
     if config.observe is not None:
         facts.mask_keys, facts.mask_patterns = config.observe.mask.keys, config.observe.mask.patterns

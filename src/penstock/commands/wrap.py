@@ -189,6 +189,8 @@ class _Wrapping:
                 at = words.index(option) + 1
                 is_folder = words[at].endswith("/")
                 words[at] = os.path.abspath(words[at]) + ("/" if is_folder else "")
+        if self._options.dashboard is not None and _is_plain_name(entry.name):
+            words[words.index("--dashboard") + 1] += f":{entry.name}"  # as its client calls it
         return tuple(words)
 
     def carry_out(self, plans: list[Plan]) -> int:
@@ -210,6 +212,12 @@ class _Wrapping:
             if path is not None and path.endswith("/") and not os.path.isdir(path):
                 os.makedirs(path, mode=0o700)
                 remark(f"Made the folder {path}")
+
+
+def _is_plain_name(name: str) -> bool:
+    """Whether a name can stand in a command: no number of an entry that has none, nothing that clients
+    put something else in place of."""
+    return name.isprintable() and not name.isdigit() and not set(name) & set("$%{}") and bool(name.strip())
 
 
 def _option_words(options: argparse.Namespace) -> tuple[str, ...]:

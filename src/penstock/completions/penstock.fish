@@ -92,7 +92,7 @@ complete -c penstock -n _shtab_penstock_using -l record -x -d 'keep every messag
 complete -c penstock -n _shtab_penstock_using -l audit -x -d 'keep who asked for what, chained and masked; see penstock audit'
 complete -c penstock -n _shtab_penstock_using -l metrics -x -d 'serve figures for Prometheus at /metrics'
 complete -c penstock -n _shtab_penstock_using -l otel -x -d 'send traces to an OpenTelemetry collector; without URL where OTEL_* variables say'
-complete -c penstock -n _shtab_penstock_using -l dashboard -x -d 'the live view: auto for penstock watch, PORT also for the browser there; loopback only'
+complete -c penstock -n _shtab_penstock_using -l dashboard -x -d 'the live view: auto for penstock watch, there called NAME; PORT also for the browser there; loopback only'
 complete -c penstock -n _shtab_penstock_using -l validate -xka "off schema strict" -d 'check what the upstream sends against the MCP schema: tell, or withhold too (needs mcp-types); off: what nobody looks at passes as it comes'
 complete -c penstock -n _shtab_penstock_using -l allow-faults -d 'let rules make things go wrong on purpose (the fault action); refused without this'
 complete -c penstock -n _shtab_penstock_using -l refresh-tools -d 'fetch and filter the tool list again when the upstream says that it changed'

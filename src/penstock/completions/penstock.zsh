@@ -77,7 +77,7 @@ _shtab_penstock_options=(
   "--audit[keep who asked for what, chained and masked\; see penstock audit]:PATH:"
   "--metrics[serve figures for Prometheus at \/metrics]:[HOST:]PORT:"
   "--otel[send traces to an OpenTelemetry collector\; without URL where OTEL_\* variables say]:URL:"
-  "--dashboard[the live view\: auto for penstock watch, PORT also for the browser there\; loopback only]:auto|[HOST:]PORT:"
+  "--dashboard[the live view\: auto for penstock watch, there called NAME\; PORT also for the browser there\; loopback only]:auto[:NAME]|[HOST:]PORT:"
   "--validate[check what the upstream sends against the MCP schema\: tell, or withhold too (needs mcp-types)\; off\: what nobody looks at passes as it comes]:validate:(off schema strict)"
   "--allow-faults[let rules make things go wrong on purpose (the fault action)\; refused without this]"
   "--refresh-tools[fetch and filter the tool list again when the upstream says that it changed]"

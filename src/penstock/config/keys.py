@@ -210,7 +210,8 @@ SECTIONS: dict[str, tuple[Key, ...]] = {
         Key(
             "listen",
             Kind.WORD,
-            "`auto`: for `penstock watch`; PORT or HOST:PORT: also for the browser there, on loopback only.",
+            "`auto`: for `penstock watch`, `auto:NAME`: under this name; PORT or HOST:PORT: also for the "
+            "browser there, on loopback only.",
         ),
     ),
     "mask": (

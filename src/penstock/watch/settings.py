@@ -10,6 +10,7 @@ from penstock.errors import ConfigError
 from penstock.wire.http.url import parse_listen
 
 AUTO = "auto"
+_NAME_LENGTH = 64  # what a table has room for
 
 
 class DashboardSettings(Struct, frozen=True):
@@ -17,6 +18,7 @@ class DashboardSettings(Struct, frozen=True):
 
     host: str = ""
     port: int = -1  # -1: the tap alone
+    name: str = ""  # what the proxy is called in the view; else it is called by its upstream
 
     @property
     def has_hub(self) -> bool:
@@ -25,14 +27,15 @@ class DashboardSettings(Struct, frozen=True):
 
 
 def dashboard_settings(words: str) -> DashboardSettings:
-    """What `auto` or `[HOST:]PORT` means. Raises ConfigError off loopback."""
-    if words == AUTO:
-        return DashboardSettings()
+    """What `auto`, `auto:NAME` or `[HOST:]PORT` means. Raises ConfigError off loopback."""
+    first, _, name = words.partition(":")
+    if first == AUTO:
+        return DashboardSettings(name=name[:_NAME_LENGTH])
     try:
         host, port = parse_listen(words)
     except ConfigError as why:
         raise ConfigError(
-            f'The dashboard is "auto" or [HOST:]PORT, not "{words}"', why.detail or why.headline
+            f'The dashboard is "auto", "auto:NAME" or [HOST:]PORT, not "{words}"', why.detail or why.headline
         ) from None
     if not is_loopback(host):
         raise ConfigError(

@@ -215,6 +215,28 @@ def test_the_same_wrap_twice_writes_nothing_and_other_options_never_nest(home: H
         assert len(re.findall(r"penstock\b", path.read_text())) == 1
 
 
+def test_the_live_view_calls_a_server_as_its_clients_file_does(home: Home) -> None:
+    names = ["files", "a b=c", "0", "${x}", " ", "two\nlines"]
+    before = json.dumps({"mcpServers": {name: {"command": "s"} for name in names}})
+    path = home.write("project", ".mcp.json", before)
+    words = ("wrap", "--client", "claude-code", "--deny", "x", "--dashboard", "auto", "--yes")
+    done = home.run(*words)
+    assert done.returncode == 0, done.stderr
+    after = json.loads(path.read_text())["mcpServers"]
+    shown = [after[name]["args"][3] for name in names]
+    assert shown == ["auto:files", "auto:a b=c", "auto", "auto", "auto", "auto"]
+    assert all(
+        after[name]["args"] == ["--deny", "x", "--dashboard", at, "--", "s"]
+        for name, at in zip(names, shown, strict=True)
+    )
+    written = path.read_bytes()
+    assert home.run(*words).returncode == 0
+    assert home.run("wrap", "files", *words[1:]).returncode == 0
+    assert path.read_bytes() == written
+    assert home.run("unwrap", "--undo", _undo_id(done)).returncode == 0
+    assert path.read_text() == before
+
+
 def test_an_entry_wrapped_by_hand_is_recognised(home: Home) -> None:
     entries = {
         "a": {"command": "uvx", "args": ["penstock@1.0", "--deny", "x", "--", "s"]},
