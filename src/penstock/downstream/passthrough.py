@@ -57,11 +57,12 @@ from penstock.wire.mcp.replies import upstream_error_reply
 from penstock.wire.mcp.routing_headers import check_routing_headers, refuse_routing_headers
 
 if TYPE_CHECKING:  # loaded only where there are rules or observers
+    from penstock.gate.pending import PendingTable
     from penstock.gate.session_table import SessionTable, TrackedSession
 
 log = logging.getLogger("penstock")
 
-_REQUEST, _RESPONSE = Kind.REQUEST, Kind.RESPONSE
+_REQUEST, _RESPONSE, _LEGACY = Kind.REQUEST, Kind.RESPONSE, Era.LEGACY
 
 
 class Passthrough:
@@ -176,11 +177,30 @@ class Passthrough:
                 head.version,
             )
         else:
-            if head.session is not None and head.era is Era.LEGACY and self.has_sessions is not False:
-                session = self.known.find_known(head.session, head.rights)  # nearly always; see `session_of`
+            whom: Session | None = None
+            principal = ""
+            if head.session is not None and head.era is _LEGACY and self.has_sessions is not False:
+                # Nearly always: as `session_of` says, without asking.
+                if head.whose is None:
+                    head.whose = self.known.whose(head.session, head.rights)
+                key, principal = head.whose
+                find = self.known.maybe_known
+                whom = find(key)
+            if whom is None or whom.principal != principal:
+                whom = self.session_of(request, head, message)
+            if message.kind is _RESPONSE:
+                exchange = self.exchange_of(message, whom, catalog, request.headers, head)
             else:
-                session = self.session_of(request, head, message)
-            exchange = self.exchange_of(message, session, catalog, request.headers, head)
+                exchange = Exchange(
+                    message.id_token or b"",
+                    message.method or "",
+                    None,
+                    whom,
+                    catalog,
+                    request.headers,
+                    None,
+                    head.version,
+                )
         verdict = self.gate.client_says(message, exchange)
         if verdict is FORWARD:
             self.pass_on(request, reply, head, message, message.raw, exchange)
@@ -297,7 +317,10 @@ class Passthrough:
         if target is not None:
             response.is_endpoint = False
         if message is not None and self.known is not None:
-            self.remember(message, exchange, head)
+            if message.kind is _REQUEST and head.era is _LEGACY and self.gate.keeps_requests:
+                # As `remember` does, without asking.
+                requests: PendingTable = exchange.session.requests  # type: ignore[attr-defined]
+                (requests.open_anew if requests.exchanges else requests.open)(exchange)
             remembered = (exchange,)
         if remembered:
             response.remembered = remembered

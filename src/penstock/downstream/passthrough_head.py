@@ -38,6 +38,7 @@ class PassthroughHead(McpHead, kw_only=True):
     start: bytes  # the same as bytes, for the endpoint
     key: CatalogKey  # whose tools its sender may call
     origin: bytes  # ours, as the client writes it
+    whose: tuple[bytes, str] | None = None  # key and principal of its session, once somebody has asked
     _rights: bytes | None = None
 
     @property

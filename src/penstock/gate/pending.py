@@ -60,8 +60,13 @@ class PendingTable:
         self._weight += exchange.weight
         if len(self.exchanges) >= self._capacity or self._weight > self._limit:
             self._forget_oldest()
-        if self._share is not None and not self._takes_share(exchange):
-            return True
+        share = self._share
+        if share is not None:
+            if exchange.weight > self._limit or share.used + exchange.weight > share.limit:
+                self._weight -= exchange.weight
+                exchange.weight = 0
+                return True  # there is no room where many sessions keep theirs: it is not remembered
+            share.used += exchange.weight
         self.exchanges[key] = exchange
         if len(key) >= _EXACT_DIGITS or not key.isdigit():  # else any peer gives it back as it is
             rounded = id_key(exchange.id_token)
@@ -79,10 +84,17 @@ class PendingTable:
     def close(self, id_token: bytes) -> Exchange | None:
         """The request that `id_token` answers, forgotten from now on."""
         key = id_token if id_token.isdigit() else exact_key(id_token)
-        if key in self.exchanges:
-            return self._take_out(key)
-        alike = self._rounded.get(id_key(id_token))
-        return self._take_out(next(iter(alike))) if alike else None
+        exchange = self.exchanges.pop(key, None)
+        if exchange is None:
+            alike = self._rounded.get(id_key(id_token))
+            return self._take_out(next(iter(alike))) if alike else None
+        # As `_take_out` does, without asking: every answer comes by here.
+        self._weight -= exchange.weight
+        if self._share is not None:
+            self._share.used -= exchange.weight
+        if self._rounded:
+            self._forget_rounded(exchange.id_token, key)
+        return exchange
 
     def find(self, id_token: bytes) -> Exchange | None:
         """The request that waits under `id_token`."""
@@ -109,30 +121,22 @@ class PendingTable:
         while self.exchanges and (len(self.exchanges) >= self._capacity or self._weight > self._limit):
             self._take_out(next(iter(self.exchanges)))
 
-    def _takes_share(self, exchange: Exchange) -> bool:
-        """Whether there is room for one more where many sessions keep theirs; else it is not remembered."""
-        share = self._share
-        assert share is not None
-        if exchange.weight > self._limit or share.used + exchange.weight > share.limit:
-            self._weight -= exchange.weight
-            exchange.weight = 0
-            return False
-        share.used += exchange.weight
-        return True
-
     def _take_out(self, key: bytes) -> Exchange:
         exchange = self.exchanges.pop(key)
         self._weight -= exchange.weight
         if self._share is not None:
             self._share.used -= exchange.weight
         if self._rounded:
-            rounded = id_key(exchange.id_token)
-            alike = self._rounded.get(rounded)
-            if alike is not None:
-                alike.pop(key, None)
-                if not alike:
-                    del self._rounded[rounded]
+            self._forget_rounded(exchange.id_token, key)
         return exchange
+
+    def _forget_rounded(self, id_token: bytes, key: bytes) -> None:
+        rounded = id_key(id_token)
+        alike = self._rounded.get(rounded)
+        if alike is not None:
+            alike.pop(key, None)
+            if not alike:
+                del self._rounded[rounded]
 
 
 class RecentIds:

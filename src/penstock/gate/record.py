@@ -53,11 +53,62 @@ class Record(Struct):
         return self.session.era
 
 
+Request = tuple[bytes, bytes | None, float, float, int, Session, str | None, str | None, Headers]
+Reply = tuple[bytes, bytes | None, float, float, int, Request, int | None]
+Passed = Request | Reply
+"""A small message that passed unchanged, with what nobody could find out later alone: its bytes, its id, when
+it came, when it was decided, its number; then, of what a client says, session, method, tool and headers; of a
+reply what it answers, and the status of HTTP. Tuples, because nothing else is made and freed so fast: `told`
+makes the record, once somebody asks. They keep neither exchange nor message alive, which may be large."""
+
+
+def told(one: Passed | Record) -> Record:
+    """The record of what was kept."""
+    if isinstance(one, Record):
+        return one
+    if len(one) == 7:  # as a reply is
+        raw, id_token, received, decided, index, request, status = one
+        asked = told(request)
+        return Record(
+            received,
+            asked.session,
+            "upstream",
+            "response",
+            asked.method,
+            id_token,
+            raw,
+            "pass",
+            None,
+            None,
+            asked,
+            status,
+            int((decided - received) * 1_000_000),
+            asked.tool,
+            asked.headers,
+            index=index,
+        )
+    raw, id_token, received, decided, index, session, method, tool, headers = one
+    return Record(
+        received,
+        session,
+        "client",
+        "notification" if id_token is None else "request",
+        method,
+        id_token,
+        raw,
+        "pass",
+        micros=int((decided - received) * 1_000_000),
+        tool=tool,
+        headers=headers,
+        index=index,
+    )
+
+
 class Shortcut(Struct):
-    """Where records go whose one observer keeps them and asks nothing more (see `shortcut.ShortcutGate`)."""
+    """Where that goes whose one observer keeps it and asks nothing more (see `shortcut.ShortcutGate`)."""
 
     number: Callable[[], int]  # gives the next record its number
-    keep: Callable[[Record], object]  # may become another one, so it is looked up for each record
+    keep: Callable[[Passed], object]  # may become another one, so it is looked up for each message
     most_bytes: int  # of a message that may be kept whole
 
 

@@ -55,6 +55,7 @@ class SessionTable:
         self._profile = profile
         self._upstream = upstream
         self._known = known
+        self.maybe_known = known.get  # by its key, as `whose` gives it
         self._share = ByteShare(limits.REVIEWED_BYTES)
         self._rest: dict[Era, TrackedSession] = {}
 
@@ -100,13 +101,10 @@ class SessionTable:
             self.keep(key, session)
         return session
 
-    def find_known(self, session_id: bytes, rights: bytes) -> TrackedSession:
-        """As `find_http` says of a legacy client with a session id that its upstream checks."""
-        key = b"session " + session_id
-        session = self._known.get(key)
-        if session is not None and session.principal == rights.hex():
-            return session
-        return self.find(key, session_id, rights, Era.LEGACY)
+    def whose(self, session_id: bytes, rights: bytes) -> tuple[bytes, str]:
+        """Under which key `find_http` knows a legacy client with a session id that its upstream checks, and
+        the principal that the session must be of."""
+        return _key(session_id), rights.hex()
 
     def find_http(
         self,

@@ -1,9 +1,9 @@
 """An observed gate whose one observer only keeps what passes: the plain case goes straight to it.
 
-Numbering, asking each observer in turn and measuring what they may want costs more than the gate itself
+Numbering, asking each observer in turn and finding out what they may want costs more than the gate itself
 does. Where the live view is the only observer and there are no rules, a small message that passes unchanged
-is one record in a list, made here; everything else goes the long way of `ObservedGate`. Nothing is decided
-here either.
+is one tuple in a list, of what nobody could find out later; everything else goes the long way of
+`ObservedGate`. Nothing is decided here either.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from time import monotonic as _monotonic
 from time import time as _time
 
 from penstock.gate.gate import Gate
-from penstock.gate.observed import MESSAGE_KINDS, ObservedGate, maybe_tool
-from penstock.gate.record import Observer, Record, Shortcut
+from penstock.gate.observed import ObservedGate, maybe_tool
+from penstock.gate.record import Observer, Shortcut, told
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.tool_gate import CALL, LIST
-from penstock.policy.verdict import FORWARD, Verdict
-from penstock.wire.mcp.message import Kind, Message
+from penstock.policy.verdict import FORWARD, Verdict, Why, Word
+from penstock.wire.mcp.message import Message
 
 log = logging.getLogger("penstock")
-
-_RESPONSE = Kind.RESPONSE
 
 
 class ShortcutGate(ObservedGate):
@@ -39,90 +37,89 @@ class ShortcutGate(ObservedGate):
         self._ask_for_client = inner.client_says
         self._ask_for_upstream = inner.upstream_says
 
+    # Below, what is ours is looked up before it is called: in one expression it would be taken for a method,
+    # and searched for in the class first.
+
     def client_says(self, message: Message, exchange: Exchange) -> Verdict:
         """What the wrapped gate says."""
-        session, raw, kind = exchange.session, message.raw, message.kind
+        session = exchange.session
+        method, tool = message.method, message.tool
+        raw = message.raw
+        size = len(raw)
         if (
             session.client_name is None  # it may be in this message, and so may the era
             or session.era is None
             or exchange.started  # it was asked about before
-            or kind is _RESPONSE
-            or len(raw) > self._most_bytes
+            or method is None  # it is a response
+            or method == LIST  # the one answer that the live view looks into
+            or size > self._most_bytes
             or self._batch is not None
         ):
+            _spell_out(exchange)
             return super().client_says(message, exchange)
         received = _time()
-        exchange.request, exchange.weight = message, len(raw)
-        verdict = self._ask_for_client(message, exchange)
+        exchange.request = message
+        exchange.weight = size
+        ask = self._ask_for_client
+        verdict = ask(message, exchange)
         if verdict is not FORWARD:
             exchange.started = _monotonic() - _time() + received
             self._follow("client", message, exchange, verdict, exchange.started)
             return verdict
-        method = message.method
-        exchange.record = record = Record(
-            received,
-            session,
-            "client",
-            MESSAGE_KINDS[kind],
-            method,
-            message.id_token,
-            raw,
-            "pass",
-            None,
-            None,
-            None,
-            None,
-            int((_time() - received) * 1_000_000),
-            maybe_tool(message) if method == CALL and message.tool is None else message.tool,
-            exchange.headers,
-            None,
-            self._number(),
-        )
+        if tool is None and method == CALL:
+            tool = maybe_tool(message)
+        number, keep = self._number, self._shortcut.keep
+        passed = (raw, message.id_token, received, _time(), number(), session, method, tool, exchange.headers)
+        exchange.record = passed
         try:
-            self._shortcut.keep(record)
+            keep(passed)
         except Exception:
             log.exception("An observer failed.")
         return FORWARD
 
     def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
         """What the wrapped gate says."""
-        asked: Record | None = exchange.record
-        raw = message.raw
+        asked, raw = exchange.record, message.raw
         if (
-            asked is None
-            or message.kind is not _RESPONSE
+            type(asked) is not tuple  # else it is small as well: what is kept of an answer keeps its request
+            or message.method is not None  # it is no answer
             or len(raw) > self._most_bytes
-            or len(asked.raw) > self._most_bytes  # what is kept of an answer keeps its request
-            or exchange.method == LIST  # the one answer that the live view looks into
             or self._batch is not None
         ):
+            _spell_out(exchange)
             return super().upstream_says(message, exchange)
         received = _time()
-        verdict = self._ask_for_upstream(message, exchange)
+        ask = self._ask_for_upstream
+        verdict = ask(message, exchange)
         if verdict is not FORWARD:
+            _spell_out(exchange)
             self._follow("upstream", message, exchange, verdict, _monotonic() - _time() + received)
             return verdict
-        record = Record(
-            received,
-            exchange.session,
-            "upstream",
-            "response",
-            asked.method,
-            message.id_token,
-            raw,
-            "pass",
-            None,
-            None,
-            asked,
-            exchange.status,
-            int((_time() - received) * 1_000_000),
-            asked.tool,
-            exchange.headers,
-            None,
-            self._number(),
-        )
+        number, keep = self._number, self._shortcut.keep
         try:
-            self._shortcut.keep(record)
+            keep((raw, message.id_token, received, _time(), number(), asked, exchange.status))
         except Exception:
             log.exception("An observer failed.")
         return FORWARD
+
+    def said(
+        self,
+        sender: str,
+        word: Word,
+        raw: bytes,
+        why: Why | None = None,
+        exchange: Exchange | None = None,
+        session: Session | None = None,
+        sent: bytes | None = None,
+        status: int | None = None,
+    ) -> None:
+        """Tells of what never got to the gate."""
+        if exchange is not None:
+            _spell_out(exchange)
+        super().said(sender, word, raw, why, exchange, session, sent, status)
+
+
+def _spell_out(exchange: Exchange) -> None:
+    """Gives it the whole record of its request: the long way refers to that."""
+    if exchange.record is not None:
+        exchange.record = told(exchange.record)

@@ -19,6 +19,16 @@ _LOOKED_AT = 64  # so many are looked at for one that can go: a newcomer must no
 _CLEANED_BY_THE_WAY = 2  # for every new entry so many old ones are looked at, so the table cannot only grow
 
 
+class _Entry(Generic[V]):
+    """What is remembered, and when it was touched."""
+
+    __slots__ = ("touched", "value")
+
+    def __init__(self, touched: float, value: V) -> None:
+        self.touched = touched
+        self.value = value
+
+
 class MemoryTable(Generic[K, V]):
     """Values with a time to live and a limit to their number. The clock must never go back."""
 
@@ -37,7 +47,8 @@ class MemoryTable(Generic[K, V]):
         self._capacity = capacity
         self._ttl = ttl
         self._clock = clock
-        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()  # touched longest ago first
+        # When it was touched, and what it is; touched longest ago first.
+        self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -46,21 +57,20 @@ class MemoryTable(Generic[K, V]):
         """Remembers `value`; forgets what is old or too much."""
         now = self._clock()
         self._drop_old(now, _CLEANED_BY_THE_WAY)
-        self._entries[key] = (now, value)
+        self._entries[key] = _Entry(now, value)
         self._entries.move_to_end(key)
         while len(self._entries) > self._capacity:
-            _, (_, oldest) = self._entries.popitem(last=False)
-            self._on_dropped(oldest)
+            self._on_dropped(self._entries.popitem(last=False)[1].value)
 
     def offer(self, key: K, value: V) -> bool:
         """Remembers `value` if there is room, or room can be made without taking it from who uses it."""
         self._drop_old(self._clock(), _CLEANED_BY_THE_WAY)
         if len(self._entries) >= self._capacity:
             oldest = islice(self._entries.items(), _LOOKED_AT)
-            idle = next((name for name, (_, one) in oldest if not self._is_in_use(one)), None)
+            idle = next((name for name, one in oldest if not self._is_in_use(one.value)), None)
             if idle is None:
                 return False
-            self._on_dropped(self._entries.pop(idle)[1])
+            self._on_dropped(self._entries.pop(idle).value)
         self.put(key, value)
         return True
 
@@ -69,28 +79,29 @@ class MemoryTable(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        now = self._clock()
-        if now - entry[0] > self._ttl:
+        clock = self._clock  # called as it stands, it would be taken for a method and looked for in the class
+        now = clock()
+        if now - entry.touched > self._ttl:
             del self._entries[key]
-            self._on_dropped(entry[1])
+            self._on_dropped(entry.value)
             return None
-        self._entries[key] = (now, entry[1])
+        entry.touched = now
         self._entries.move_to_end(key)
-        return entry[1]
+        return entry.value
 
     def pop(self, key: K) -> V | None:
         """What was remembered under `key`, forgotten from now on."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
-        if self._clock() - entry[0] > self._ttl:
-            self._on_dropped(entry[1])
+        if self._clock() - entry.touched > self._ttl:
+            self._on_dropped(entry.value)
             return None
-        return entry[1]
+        return entry.value
 
     def values(self) -> list[V]:
         """Everything that is remembered, touched longest ago first."""
-        return [value for _, value in self._entries.values()]
+        return [entry.value for entry in self._entries.values()]
 
     def clean(self) -> int:
         """Forgets everything that is too old; gives back how many that were. To be called now and then."""
@@ -99,10 +110,10 @@ class MemoryTable(Generic[K, V]):
     def _drop_old(self, now: float, most: int) -> int:
         dropped = 0
         while dropped < most and self._entries:
-            key, (touched, value) = next(iter(self._entries.items()))
-            if now - touched <= self._ttl:
+            key, entry = next(iter(self._entries.items()))
+            if now - entry.touched <= self._ttl:
                 break
             del self._entries[key]
-            self._on_dropped(value)
+            self._on_dropped(entry.value)
             dropped += 1
         return dropped

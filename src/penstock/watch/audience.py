@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import __version__
+from penstock.gate.record import Passed, told
 from penstock.observe.record import Record
 from penstock.observe.recording import lost_line
 from penstock.watch import bounds
@@ -72,7 +73,8 @@ class Audience:
         self._hubs: dict[int, Hub] = {}
         self._numbers = 0
         self._loop = asyncio.get_running_loop()
-        self._pending: deque[Record] = deque()
+        self._keep = dashboard.ring.append
+        self._pending: deque[Passed | Record] = deque()
         self._pending_bytes = 0
         self._is_due = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,10 +83,22 @@ class Audience:
     def __bool__(self) -> bool:
         return bool(self._hubs)
 
+    def keep(self, passed: Passed) -> None:
+        """A small message passed: it is for whoever comes later as well."""
+        self._keep(passed)
+        self._pending.append(passed)
+        self._pending_bytes += len(passed[0])
+        if not self._is_due or self._pending_bytes > bounds.TAP_PENDING_BYTES:
+            self._plan()
+
     def saw(self, record: Record) -> None:
         """A message came by."""
         self._pending.append(record)
         self._pending_bytes += len(record.raw)
+        self._plan()
+
+    def _plan(self) -> None:
+        """Sees to it that what is pending is written soon, or now where it is much."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_later(bounds.TAP_SECONDS, self._write_some)
@@ -101,7 +115,7 @@ class Audience:
     def _write(self, most: int) -> None:
         pending = self._pending
         for _ in range(min(most, len(pending))):
-            record = pending.popleft()
+            record = told(pending.popleft())
             self._pending_bytes -= len(record.raw)
             line = line_of(record)
             for hub in self._hubs.values():

@@ -147,12 +147,8 @@ class Dashboard:
 
     def attended(self, is_attended: bool) -> None:
         """Somebody listens from now on, or nobody any more."""
-        self._shortcut.keep = self._keep_and_tell if is_attended else self.ring.append
-
-    def _keep_and_tell(self, record: Record) -> None:
-        self.ring.append(record)
         assert self._audience is not None
-        self._audience.saw(record)
+        self._shortcut.keep = self._audience.keep if is_attended else self.ring.append
 
     def saw(self, record: Record) -> None:
         """A message came by."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
+from penstock.gate.record import Passed, told
 from penstock.observe.record import Record
 from penstock.watch import bounds
 
@@ -23,7 +24,7 @@ class Ring:
     """Records, oldest out. So many of so many bytes at most are never more than `bounds.RING_BYTES`."""
 
     def __init__(self) -> None:
-        self._kept: deque[Record] = deque(maxlen=bounds.RING_MESSAGES)
+        self._kept: deque[Passed | Record] = deque(maxlen=bounds.RING_MESSAGES)
         self.append = self._kept.append  # for one that is small, and so is its request
 
     def add(self, record: Record) -> None:
@@ -39,7 +40,7 @@ class Ring:
         self.append(record)
 
     def __iter__(self) -> Iterator[Record]:
-        return iter(self._kept)
+        return map(told, self._kept)
 
 
 def _is_large(record: Record) -> bool:

@@ -46,14 +46,17 @@ def test_a_session_is_found_by_its_id_whatever_the_address() -> None:
 
 def test_a_session_whose_id_the_upstream_checks_is_the_same_by_the_short_way() -> None:
     sessions = table()
-    one = sessions.find_known(b"s1", b"me")
-    assert find(sessions, session=b"s1", rights=b"me") is one
-    assert sessions.find_known(b"s1", b"me") is one
-    assert (one.mcp_session_id, one.era, one.principal) == ("s1", Era.LEGACY, b"me".hex())
-    other = sessions.find_known(b"s1", b"you")
+    key, principal = sessions.whose(b"s1", b"me")
+    assert sessions.maybe_known(key) is None
+    one = find(sessions, session=b"s1", rights=b"me")
+    assert sessions.maybe_known(key) is one
+    assert (one.mcp_session_id, one.era, one.principal) == ("s1", Era.LEGACY, principal)
+    other = find(sessions, session=b"s1", rights=b"you")
     assert other is not one
     assert (other.principal, other.values is one.values) == (b"you".hex(), True)
-    assert find(sessions, session=b"s1", rights=b"you") is other
+    assert sessions.maybe_known(key) is other
+    assert sessions.whose(b"s1", b"you") == (key, other.principal)
+    assert sessions.whose(b"s2", b"me") != (key, principal)
 
 
 def test_a_hello_is_a_new_session_each_time_and_known_only_when_it_has_an_id() -> None:

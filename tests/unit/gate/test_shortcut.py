@@ -14,7 +14,7 @@ import hostile
 from memory_doors import CHOICE, catalog
 from penstock.gate.gate import Gate
 from penstock.gate.observed import ObservedGate
-from penstock.gate.record import Record, Shortcut
+from penstock.gate.record import Passed, Record, Shortcut, told
 from penstock.gate.shortcut import ShortcutGate
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
@@ -48,6 +48,7 @@ class Book:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.passed: list[Passed] = []
         self.direct = 0
         self._number = itertools.count(1).__next__
 
@@ -55,9 +56,10 @@ class Book:
         record.index = self._number()
         self.records.append(record)
 
-    def keep(self, record: Record) -> None:
+    def keep(self, passed: Passed) -> None:
         self.direct += 1
-        self.records.append(record)
+        self.passed.append(passed)
+        self.records.append(told(passed))
 
     @property
     def shortcut(self) -> Shortcut:
@@ -145,7 +147,8 @@ def both_ways(inner: Callable[[], Gate], drive: Callable[[ObservedGate], Any]) -
         (PING, None, 1),
         (TOLD, None, 1),
         (CALL % DENIED, None, 0),
-        (LIST, TOOLS, 0),  # answered here; and what an upstream lists is looked into
+        (LIST, TOOLS, 0),  # what an upstream lists is looked into
+        (LIST[:-1] + b',"params":{"name":"x"}}', TOOLS, 0),
         (CALL % ALLOWED, BAD_ERROR, 1),
         (LARGE_CALL, ANSWER, 0),
         (CALL % ALLOWED, LARGE_ANSWER, 1),
@@ -184,7 +187,7 @@ def test_a_client_is_learned_by_its_handshake_and_then_goes_the_short_way() -> N
 
     book, _ = both_ways(lambda: Gate(CHOICE), drive)
     assert [(one.client_name, one.era) for one in sessions] == [("n", Era.LEGACY)] * 2
-    assert book.direct == 2  # the answer of the handshake, and what came after
+    assert book.direct == 1  # what came after
 
 
 @pytest.mark.parametrize(
@@ -248,10 +251,27 @@ def test_arrays_and_answers_of_clients_go_the_long_way() -> None:
 def test_an_answer_keeps_nothing_of_its_exchange_but_the_record_of_what_was_asked() -> None:
     book, _ = both_ways(lambda: Gate(CHOICE), lambda gate: exchanged(gate, CALL % ALLOWED, ANSWER))
     request, answer = book.records
-    assert answer.request is request
+    assert answer.request == request
     assert (request.tool, answer.tool) == (ALLOWED.decode(), ALLOWED.decode())
-    assert not {Exchange, Message} & {type(value) for one in book.records for value in structs.astuple(one)}
+    asked, answered = book.passed
+    assert asked in answered
+    kept = [*asked, *answered]
+    assert not {Exchange, Message} & set(map(type, kept))
+    assert sum(len(value) for value in kept if isinstance(value, bytes)) < 2 * MOST + 10
     assert 0 <= request.micros < 5_000_000
+
+
+def test_what_the_long_way_says_of_an_exchange_refers_to_the_whole_record_of_its_request() -> None:
+    def drive(gate: ObservedGate) -> None:
+        exchange = Exchange(b"2", "ping", session=known_session())
+        gate.client_says(client(PING), exchange)
+        gate.said("upstream", "skip", b"{", WHY, exchange)
+        gate.said("penstock", "answer", ANSWER, None, exchange, status=502)
+        assert type(exchange.record) is Record
+
+    book, _ = both_ways(lambda: Gate(CHOICE), drive)
+    assert book.direct == 1
+    assert [one["request"] for one in book.told] == [None, 1, 1]
 
 
 def test_who_keeps_may_change_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
@@ -259,12 +279,12 @@ def test_who_keeps_may_change_and_may_fail(caplog: pytest.LogCaptureFixture) -> 
     shortcut = book.shortcut
     gate = ShortcutGate(Gate(CHOICE), [book], Session(id="own"), shortcut)  # type: ignore[list-item]
     exchanged(gate, PING)
-    other: list[Record] = []
+    other: list[Passed] = []
     shortcut.keep = other.append
     exchanged(gate, PING)
     assert (len(book.records), len(other)) == (1, 1)
 
-    def fail(record: Record) -> None:
+    def fail(passed: Passed) -> None:
         raise RuntimeError("no space left")
 
     shortcut.keep = fail
@@ -334,14 +354,14 @@ def test_what_was_decided_otherwise_began_when_it_came(monkeypatch: pytest.Monke
     exchange = Exchange(b"1", "tools/call", session=known_session())
     gate.client_says(message, exchange)
     assert since == [exchange.started] == [50.0]  # 50.5 - 1000.75 + 1000.25
-    exchange.record = Record(0.0, exchange.session, "client", "request", None, b"1", b"", "pass")
+    exchange.record = (b"", b"1", 0.0, 0.0, 1, exchange.session, None, None, ())
     gate.upstream_says(upstream(ANSWER), exchange)
     assert since[1] == 50.75  # 51.25 - 1001.5 + 1001.0
 
 
 def test_an_observer_that_fails_is_told_of_as_penstocks(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Book):
-        def keep(self, record: Record) -> None:
+        def keep(self, passed: Passed) -> None:
             raise RuntimeError
 
         def saw(self, record: Record) -> None:

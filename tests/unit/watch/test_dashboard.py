@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from memory_doors import CHOICE
+from penstock.config.model import CommandUpstream, ProxyConfig
 from penstock.gate.gate import Gate
 from penstock.gate.held import HeldGate
-from penstock.gate.record import Record
+from penstock.gate.record import Passed, Record
 from penstock.observe.settings import ObserveSettings
 from penstock.observe.watching import Surroundings, Watching
+from penstock.open_dashboard import open_dashboard
 from penstock.policy.exchange import Session
 from penstock.watch import runtime
 from penstock.watch.dashboard import Dashboard, TapFacts
@@ -33,6 +35,10 @@ def record(index: int) -> Record:
     return found
 
 
+def passed(index: int) -> Passed:
+    return b'{"id":1}', b"1", 1.0, 1.0, index, Session(id="s"), "ping", None, ()
+
+
 def running(work: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Dashboard], Awaitable[Any]]) -> Any:
     """What `act` gives, of a dashboard whose socket is in `work`."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(work))
@@ -47,6 +53,21 @@ def running(work: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Dashboar
             dashboard.close()
 
     return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [("auto", "my-server"), ("auto:", "my-server"), ("auto:files", "files"), ("auto:a b:8", "a b:8")],
+)
+def test_a_proxy_is_called_as_it_was_told_or_else_by_its_upstream(words: str, name: str) -> None:
+    config = ProxyConfig(CommandUpstream(("npx", "-y", "my-server@1")), CHOICE)
+
+    async def opened() -> str:
+        return open_dashboard(config, dashboard_settings(words), lambda kind, facts: None).facts.name
+
+    assert asyncio.run(opened()) == name
+    assert dashboard_settings(words).has_hub is False
+    assert len(dashboard_settings("auto:" + "x" * 999).name) == 64
 
 
 def test_breakpoints_stand_before_every_gate_whenever_it_is_made(
@@ -79,11 +100,11 @@ def test_who_listens_is_told_and_who_comes_later_finds_it_in_the_ring(
     async def act(dashboard: Dashboard) -> None:
         shortcut = dashboard.shortcut(int)
         alone = shortcut.keep
-        shortcut.keep(record(1))
+        shortcut.keep(passed(1))
         sock = await connected()
         assert b'{"i":1,' in await lines_of(sock, b'"ready"')
         assert shortcut.keep is not alone
-        shortcut.keep(record(2))
+        shortcut.keep(passed(2))
         dashboard.saw(record(3))
         data = await lines_of(sock, b'{"i":3,')
         assert data.index(b'{"i":2,') < data.index(b'{"i":3,')
@@ -93,7 +114,7 @@ def test_who_listens_is_told_and_who_comes_later_finds_it_in_the_ring(
                 break
             await asyncio.sleep(0.01)
         assert shortcut.keep is alone
-        shortcut.keep(record(4))
+        shortcut.keep(passed(4))
         sock = await connected()
         data = await lines_of(sock, b'"ready"')
         assert [data.count(b'{"i":%d,' % number) for number in (1, 2, 3, 4)] == [1, 1, 1, 1]

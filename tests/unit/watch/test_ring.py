@@ -59,3 +59,19 @@ def test_nothing_large_stays_because_something_refers_to_it() -> None:
     small = record(index=4)
     ring.add(record(request=small))
     assert list(ring)[-1].request is small
+
+
+def test_what_passed_the_short_way_is_a_record_once_somebody_asks() -> None:
+    ring = Ring()
+    session = Session(id="s")
+    headers = ((b"mcp-name", b"x"),)
+    asked = (b"{1}", b"1", 2.0, 2.25, 7, session, "tools/call", "t", headers)
+    ring.append(asked)
+    ring.append((b"{}", None, 3.0, 3.0, 8, session, "notifications/x", None, ()))
+    ring.append((b"{2}", b"1", 4.0, 4.5, 9, asked, 200))
+    request = Record(2.0, session, "client", "request", "tools/call", b"1", b"{1}", "pass")
+    request = structs.replace(request, micros=250_000, tool="t", headers=headers, index=7)
+    told = Record(3.0, session, "client", "notification", "notifications/x", None, b"{}", "pass", index=8)
+    answer = Record(4.0, session, "upstream", "response", "tools/call", b"1", b"{2}", "pass")
+    answer = structs.replace(answer, request=request, status=200, micros=500_000, index=9)
+    assert list(ring) == [request, told, structs.replace(answer, tool="t", headers=headers)]

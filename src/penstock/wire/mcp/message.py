@@ -42,6 +42,8 @@ class Kind(enum.IntEnum):
     NOTIFICATION = 2
     RESPONSE = 3
 
+    __hash__ = int.__hash__  # that of enums is a function of Python's
+
 
 # Looking a member up in its enumeration costs more than the comparison.
 _REQUEST, _NOTIFICATION, _RESPONSE = Kind.REQUEST, Kind.NOTIFICATION, Kind.RESPONSE
