@@ -71,11 +71,16 @@ def listing(number: int) -> bytes:
     return b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}' % (100_000 + number)
 
 
+PROGRAM = ("-m", "penstock")
+
+
 @contextmanager
-def penstock(arguments: list[str], counted: Path) -> Iterator[subprocess.Popen[bytes]]:
+def penstock(
+    arguments: list[str], counted: Path, program: tuple[str, ...] = PROGRAM
+) -> Iterator[subprocess.Popen[bytes]]:
     """Penstock under callgrind, which leaves what it counted in `counted`."""
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--log-file={counted}"]
-    command += [sys.executable, "-m", "penstock", "--deny", DENY, *arguments]
+    command += [sys.executable, *program, "--deny", DENY, *arguments]
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -130,12 +135,18 @@ def over_http_to_stdio(ask: Callable[[int], bytes], count: int, counted: Path) -
     exchanged(["--", *upstream_command("stdio")], counted, [ask(number) for number in range(count)])
 
 
-def exchanged(arguments: list[str], counted: Path, messages: list[bytes], more: bytes = b"") -> None:
+def exchanged(
+    arguments: list[str],
+    counted: Path,
+    messages: list[bytes],
+    more: bytes = b"",
+    program: tuple[str, ...] = PROGRAM,
+) -> None:
     """These messages, one after another, from a client of a listener; `more` are header lines of its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with penstock(["--listen", f"127.0.0.1:{port}", *arguments], counted):
+    with penstock(["--listen", f"127.0.0.1:{port}", *arguments], counted, program):
         client = _connected(port)
         head, _ = _post(client, INITIALIZE, more)
         found = re.search(rb"(?i)mcp-session-id: *(\S+)", head)

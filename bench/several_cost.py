@@ -1,11 +1,13 @@
-"""What several upstreams behind one door cost, beside one upstream alone, over stdio.
+"""What several upstreams behind one door cost, beside one upstream alone and beside peers.
 
-    python -m bench.several_cost [--rounds N] [--calls N] [--fastmcp PYTHON]
+    python -m bench.several_cost [--rounds N] [--calls N] [--fastmcp PYTHON] [--mcp-hub PROGRAM]
+                                 [--write docs/several.md]
 
 All variants run at the same time and are measured in turn, round after round, so that whatever else the
 machine does befalls all of them alike. 5 upstreams with 20 tools each; then the same with one that hangs, and
-50 with 200 tools each. The bars are those that the feature was planned with. With --fastmcp, the composite of
-a fastmcp that this Python has is measured beside them.
+50 with 200 tools each. Peers that `make bench-peers` has installed are measured beside them: fastmcp's
+composite over stdio, mcp-hub over legacy SSE, which is all that it serves, beside Penstock over the same. The
+bars are those that the feature was planned with. --write puts the tables into a page of the documentation.
 """
 
 from __future__ import annotations
@@ -13,56 +15,79 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench.processes import cpu_seconds, memory_of
-from bench.targets import ROOT
+from bench.handshake import await_port, open_sse_session
+from bench.lines import connect
+from bench.processes import Unfit, cpu_seconds, memory_of, reason
+from bench.targets import ROOT, free_port, upstream_command
 
 UPSTREAM = [sys.executable, "-S", "-E", str(ROOT / "bench" / "upstream.py"), "stdio"]
+PEERS = ROOT / ".peers" / "bench"
 FASTMCP = (
     "import json, sys\n"
-    "from fastmcp import FastMCP\n"
-    "FastMCP.as_proxy(json.load(open(sys.argv[1]))).run(show_banner=False)\n"
+    "from fastmcp.server import create_proxy\n"
+    "create_proxy(json.load(open(sys.argv[1]))).run(show_banner=False)\n"
 )
 OPENING = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
     "clientInfo": {"name": "bench", "version": "1"},
 }
-BARS = {"call": 1.25, "cpu": 1.25, "list": 1.05, "hung": 1.05, "many": 1.05}
+START_SECONDS = 60.0
+SECTION = "## What it costs"
+BEFORE = "## Cookbook"
 
 
 class Proxy:
-    """One process that is measured, and a client that speaks with it."""
+    """One process that is measured, and a client that speaks with it over stdio."""
 
-    def __init__(self, words: list[str], tool: str) -> None:
+    def __init__(self, words: list[str], tool: str, tools: int) -> None:
         self.tool = tool
-        begun = time.perf_counter()
-        self._process = subprocess.Popen(
+        self.tools = tools
+        self._last = 10
+        self._begun = time.perf_counter()
+        self._process = self._start(words)
+        try:
+            self._open()
+            self._await_tools()
+        except BaseException:
+            self.end()
+            raise
+        self.start_seconds = time.perf_counter() - self._begun
+
+    def _start(self, words: list[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
         )
+
+    def _open(self) -> None:
         assert self._process.stdout is not None
         self._lines = os.fdopen(os.dup(self._process.stdout.fileno()), "rb")
-        self._last = 0
         self.ask("initialize", OPENING)
         self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        self.tools = len(self.ask("tools/list", {})["result"]["tools"])
-        self.start_seconds = time.perf_counter() - begun
+
+    def _await_tools(self) -> None:
+        """Waits until all tools are there: some are open for clients before their servers are."""
+        while len(self.ask("tools/list", {})["result"]["tools"]) < self.tools:
+            if time.perf_counter() - self._begun > START_SECONDS:
+                raise Unfit(f"not all tools after {START_SECONDS:.0f} s")
+            time.sleep(0.01)
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
         """The decoded answer to a request."""
         self._last += 1
         self._write({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params})
         while True:
-            line = self._lines.readline()
-            assert line, "the proxy has ended"
-            answer = json.loads(line)
+            answer = json.loads(self._read())
             if answer.get("id") == self._last:
                 assert "result" in answer, answer
                 return answer
@@ -90,6 +115,66 @@ class Proxy:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
+    def _read(self) -> bytes:
+        line = self._lines.readline()
+        assert line, "the proxy has ended"
+        return line
+
+
+class SseProxy(Proxy):
+    """One that is spoken with over legacy SSE, at the path that its words begin with. Where none of the
+    others is PORT, it says itself on which port it listens."""
+
+    def _start(self, words: list[str]) -> subprocess.Popen[bytes]:
+        self._path, *words = words
+        self._home = tempfile.TemporaryDirectory()  # what a program keeps in its user's home stays there
+        self._port = free_port()
+        says = "PORT" not in words
+        process = subprocess.Popen(
+            [str(self._port) if word == "PORT" else word for word in words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if says else subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": self._home.name},
+        )
+        if says:
+            assert process.stdout is not None
+            self._port = int(process.stdout.readline())
+        return process
+
+    def _open(self) -> None:
+        await_port(self._port, None, START_SECONDS)
+        while True:
+            try:
+                self._line = open_sse_session(self._port, self._path, START_SECONDS)
+                return
+            except Unfit:  # it listens, and serves nobody yet
+                if time.perf_counter() - self._begun > START_SECONDS:
+                    raise
+                time.sleep(0.01)
+
+    def measure(self, method: str, params: dict[str, Any], count: int) -> tuple[float, float]:
+        """The same over a new connection for posting: some close one that is idle for a few seconds."""
+        line = self._line
+        line.up.close()
+        line.up = connect(self._port)
+        line.fds = [line.down.fileno(), line.up.fileno()]
+        return super().measure(method, params, count)
+
+    def _write(self, message: dict[str, Any]) -> None:
+        self._line.ask([(message["id"], json.dumps(message).encode())])
+
+    def _read(self) -> bytes:
+        while True:
+            if not select.select(self._line.fds, [], [], START_SECONDS)[0]:
+                raise Unfit("no answer")
+            for _, answer in self._line.read():
+                return bytes(answer)
+
+    def end(self) -> None:
+        super().end()
+        self._home.cleanup()
+
 
 def config(work: Path, name: str, members: int, tools: int, hung: bool = False, wait: str = "5s") -> str:
     """A file with so many upstreams."""
@@ -107,69 +192,235 @@ def config(work: Path, name: str, members: int, tools: int, hung: bool = False, 
     return str(path)
 
 
-def variants(work: Path, fastmcp: str | None) -> dict[str, tuple[list[str], str]]:
-    """The command of each variant, and the tool that is called."""
-    penstock = [sys.executable, "-m", "penstock", "--stdio", "--config"]
+class Variant(NamedTuple):
+    """What is measured: a command, the tool that is called, how many it lists, and going without it."""
+
+    words: list[str]
+    tool: str = "short"
+    tools: int = 100
+    direct: str = "direct"
+    kind: type[Proxy] = Proxy
+
+
+def variants(work: Path, fastmcp: str | None, mcp_hub: str | None) -> dict[str, Variant]:
+    """What is measured, by its name."""
+    penstock = [sys.executable, "-m", "penstock", "--config"]
+
+    def over_stdio(name: str, members: int, tools: int, hung: bool = False) -> list[str]:
+        return [*penstock, config(work, name, members, tools, hung), "--stdio"]
+
     found = {
-        "direct": ([*UPSTREAM, "20"], "short"),
-        "one upstream": ([*penstock, config(work, "one", 1, 20)], "short"),
-        "one with 100 tools": ([*penstock, config(work, "hundred", 1, 100)], "short"),
-        "5 x 20": ([*penstock, config(work, "five", 5, 20)], "short"),
-        "5 x 20, renamed": ([*penstock, config(work, "renamed", 5, 20)], "m4__short"),
-        "5 x 20 and a hung one": ([*penstock, config(work, "hung", 5, 20, hung=True)], "short"),
-        "50 x 200": ([*penstock, config(work, "fifty", 50, 200)], "short"),
+        "direct": Variant([*UPSTREAM, "20"], tools=20),
+        "one upstream": Variant(over_stdio("one", 1, 20), tools=20),
+        "one with 100 tools": Variant(over_stdio("hundred", 1, 100)),
+        "5 x 20": Variant(over_stdio("five", 5, 20)),
+        "5 x 20, renamed": Variant(over_stdio("renamed", 5, 20), "m4__short"),
+        "5 x 20 and a hung one": Variant(over_stdio("hung", 5, 20, hung=True)),
+        "50 x 200": Variant(over_stdio("fifty", 50, 200), tools=10_000),
     }
+    peer = config(work, "peer", 5, 20)
     if fastmcp is not None:
-        found["fastmcp 5 x 20"] = ([fastmcp, "-c", FASTMCP, config(work, "peer", 5, 20)], "m0_short")
+        found["fastmcp 5 x 20"] = Variant([fastmcp, "-c", FASTMCP, peer], "m0_short")
+    if mcp_hub is not None:
+        direct = ["/sse", *upstream_command("http", 20)]
+        found["direct, SSE"] = Variant(direct, tools=20, direct="direct, SSE", kind=SseProxy)
+        own = ["/sse", *penstock, config(work, "sse", 5, 20), "--listen", "PORT"]
+        found["5 x 20, SSE"] = Variant(own, direct="direct, SSE", kind=SseProxy)
+        hub = ["/mcp", mcp_hub, "--port", "PORT", "--config", peer]
+        found["mcp-hub 5 x 20, SSE"] = Variant(hub, "m0__short", direct="direct, SSE", kind=SseProxy)
     return found
+
+
+class Row(NamedTuple):
+    """What was found for one variant: times in microseconds, the start in milliseconds."""
+
+    tools: int
+    start: float
+    call: float
+    added: float
+    cpu: float
+    listed: float
+    mb: float
+
+
+Rows = dict[str, Row]
+
+
+class Bar(NamedTuple):
+    """What was planned, and how it is found; None where somebody it needs was not measured."""
+
+    words: str
+    most: float
+    unit: str
+    of: Callable[[Rows, float], float | None]
+
+
+def _over(name: str, other: str, value: Callable[[Row], float]) -> Callable[[Rows, float], float | None]:
+    def of(rows: Rows, bare: float) -> float | None:
+        if name not in rows or other not in rows or value(rows[other]) <= 0:
+            return None
+        return value(rows[name]) / value(rows[other])
+
+    return of
+
+
+def _of_smallest_peer(rows: Rows, bare: float) -> float | None:
+    peers = [row.mb for name, row in rows.items() if name.startswith(("fastmcp", "mcp-hub"))]
+    return rows["5 x 20"].mb / min(peers) if peers else None
+
+
+FIVE, ONE, FASTMCP_5, SSE, HUB = (
+    "5 x 20",
+    "one upstream",
+    "fastmcp 5 x 20",
+    "5 x 20, SSE",
+    "mcp-hub 5 x 20, SSE",
+)
+BARS = [
+    Bar("call, added p50, of one upstream's", 1.25, "x", _over(FIVE, ONE, lambda row: row.added)),
+    Bar("call, processor time, of one upstream's", 1.25, "x", _over(FIVE, ONE, lambda row: row.cpu)),
+    Bar("call, added p50, of mcp-hub's", 1 / 5, "x", _over(SSE, HUB, lambda row: row.added)),
+    Bar("call, processor time, of mcp-hub's", 1 / 5, "x", _over(SSE, HUB, lambda row: row.cpu)),
+    Bar("call, added p50, of fastmcp's", 1 / 25, "x", _over(FIVE, FASTMCP_5, lambda row: row.added)),
+    Bar("call, processor time, of fastmcp's", 1 / 25, "x", _over(FIVE, FASTMCP_5, lambda row: row.cpu)),
+    Bar(
+        "list, of one upstream's with as many",
+        1.05,
+        "x",
+        _over(FIVE, "one with 100 tools", lambda r: r.listed),
+    ),
+    Bar(
+        "start beyond an upstream's own", 150, " ms", lambda rows, _: rows[FIVE].start - rows["direct"].start
+    ),
+    Bar("start, of mcp-hub's", 1 / 2, "x", _over(SSE, HUB, lambda row: row.start)),
+    Bar("start, of fastmcp's", 1 / 8, "x", _over(FIVE, FASTMCP_5, lambda row: row.start)),
+    Bar("private memory over a bare interpreter's", 12, " MB", lambda rows, bare: rows[FIVE].mb - bare),
+    Bar("private memory, of the smallest peer's", 1 / 5, "x", _of_smallest_peer),
+    Bar("call with one upstream hung", 1.05, "x", _over("5 x 20 and a hung one", FIVE, lambda row: row.call)),
+    Bar("call among 10,000 tools", 1.05, "x", _over("50 x 200", FIVE, lambda row: row.call)),
+]
+
+
+def bare_mb() -> float:
+    """What an interpreter has to itself that does nothing."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "print(1, flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        return memory_of(process.pid).private / 1024
+    finally:
+        process.kill()
+        process.wait()
+
+
+def measured(chosen: dict[str, Variant], rounds: int, calls: int, starts: int) -> Rows:
+    """All of them, in turn."""
+    proxies: dict[str, Proxy] = {}
+    begins: dict[str, list[float]] = {name: [] for name in chosen}
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in chosen}
+    try:
+        for number in range(starts):
+            for name, (words, tool, tools, _, kind) in chosen.items():
+                try:
+                    proxy = kind(words, tool, tools)
+                except (Unfit, AssertionError) as why:
+                    if name not in (FASTMCP_5, HUB):
+                        raise
+                    print(f"{name} is left out: {reason(why)}", file=sys.stderr)
+                    continue
+                begins[name].append(proxy.start_seconds * 1000)
+                if number < starts - 1:
+                    proxy.end()
+                else:
+                    proxies[name] = proxy
+        for _ in range(rounds):
+            for name, proxy in proxies.items():
+                arguments = {"name": proxy.tool, "arguments": {"path": "a/b"}}
+                time_of_call, cpu = proxy.measure("tools/call", arguments, calls)
+                listed = proxy.measure("tools/list", {}, max(1, calls // 20))[0]
+                found[name].append((time_of_call, cpu, listed))
+        memory = {name: proxy.private_mb() for name, proxy in proxies.items()}
+    finally:
+        for proxy in proxies.values():
+            proxy.end()
+    columns = {
+        name: [statistics.median(column) for column in zip(*rows, strict=True)]
+        for name, rows in found.items()
+        if rows
+    }
+    return {
+        name: Row(
+            one.tools,
+            statistics.median(begins[name]),
+            columns[name][0],
+            columns[name][0] - columns[one.direct][0],
+            *columns[name][1:],
+            memory[name],
+        )
+        for name, one in chosen.items()
+        if name in columns
+    }
+
+
+def tables(rows: Rows, bare: float) -> str:
+    """All that was found, in Markdown."""
+    lines = ["| | tools | start ms | call us | added us | CPU us | list us | MB |", "|---|" + "---:|" * 7]
+    lines += [
+        f"| {name} | " + " | ".join(f"{cell:,.0f}" for cell in row) + " |" for name, row in rows.items()
+    ]
+    lines += ["", "| planned | at most | found | |", "|---|---:|---:|---|"]
+    for words, most, unit, of in BARS:
+        found = of(rows, bare)
+        shown = "" if found is None else f"{found:.3g}{unit}" if found < 100 else f"{found:,.0f}{unit}"
+        verdict = "not measured" if found is None else "met" if found <= most else "missed"
+        lines.append(f"| {words} | {most:.3g}{unit} | {shown} | {verdict} |")
+    return "\n".join(lines)
+
+
+def write(page: Path, text: str) -> None:
+    """Puts the section into the page, in the place of the one before."""
+    whole = page.read_text()
+    before, _, rest = whole.partition(SECTION + "\n")
+    if rest:
+        after = rest[rest.index(BEFORE) :]
+    else:
+        before, _, after = whole.partition(BEFORE)
+        after = BEFORE + after
+    page.write_text(f"{before}{SECTION}\n\n{text}\n\n{after}")
+
+
+EXPLAINED = """\
+Written by `python -m bench.several_cost --write docs/several.md`. All run at the same time and are asked in
+turn; every figure is a median. `N x M` are N servers on stdio with M tools each behind one Penstock, `direct`
+is one of them alone, and `added` is over going direct. `CPU` is of the proxy alone for one call, `MB` is
+memory that is nobody else's, `start` is from exec to the whole list of tools. What does not depend on the
+machine is counted in instructions by `python -m bench.several_instructions`."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Several upstreams beside one, interleaved.")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=1000)
-    parser.add_argument("--fastmcp", metavar="PYTHON")
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--fastmcp", metavar="PYTHON", default=_maybe(PEERS / "fastmcp" / "bin" / "python"))
+    hub = PEERS / "node" / "node_modules" / ".bin" / "mcp-hub"
+    parser.add_argument("--mcp-hub", metavar="PROGRAM", default=_maybe(hub))
+    parser.add_argument("--write", metavar="FILE", type=Path)
     options = parser.parse_args()
+    bare = bare_mb()
     with tempfile.TemporaryDirectory() as folder:
-        proxies: dict[str, Proxy] = {}
-        try:
-            for name, (words, tool) in variants(Path(folder), options.fastmcp).items():
-                proxies[name] = Proxy(words, tool)
-            _show(proxies, options.rounds, options.calls)
-        finally:
-            for proxy in proxies.values():
-                proxy.end()
+        chosen = variants(Path(folder), options.fastmcp, options.mcp_hub)
+        rows = measured(chosen, options.rounds, options.calls, options.starts)
+    text = tables(rows, bare)
+    print(text)
+    if options.write is not None:
+        write(options.write, f"{EXPLAINED}\n\n{text}")
 
 
-def _show(proxies: dict[str, Proxy], rounds: int, calls: int) -> None:
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in proxies}
-    for _ in range(rounds):
-        for name, proxy in proxies.items():
-            arguments = {"name": proxy.tool, "arguments": {"path": "a/b"}}
-            time_of_call, cpu = proxy.measure("tools/call", arguments, calls)
-            found[name].append((time_of_call, cpu, proxy.measure("tools/list", {}, max(1, calls // 20))[0]))
-    medians = {
-        name: [statistics.median(column) for column in zip(*rows, strict=True)]
-        for name, rows in found.items()
-    }
-    direct, one = medians["direct"], medians["one upstream"]
-    head = ("", "tools", "start ms", "call us", "added", "cpu us", "list us", "MB")
-    print(f"{head[0]:<24}" + "".join(f"{word:>9}" for word in head[1:]))
-    for name, (call, cpu, listed) in medians.items():
-        proxy = proxies[name]
-        start = proxy.start_seconds * 1000
-        cells = (proxy.tools, start, call, call - direct[0], cpu, listed, proxy.private_mb())
-        print(f"{name:<24}" + "".join(f"{cell:>9.0f}" for cell in cells))
-    five, hung, many = medians["5 x 20"], medians["5 x 20 and a hung one"], medians["50 x 200"]
-    ratios = {
-        "call": (five[0] - direct[0]) / (one[0] - direct[0]),
-        "cpu": five[1] / one[1] if one[1] else 0.0,
-        "list": five[2] / medians["one with 100 tools"][2],
-        "hung": hung[0] / five[0],
-        "many": many[0] / five[0],
-    }
-    for name, ratio in ratios.items():
-        print(f"{name}: {ratio:.2f} of what it is compared with, bar {BARS[name]:.2f}")
+def _maybe(path: Path) -> str | None:
+    return str(path) if path.exists() else None
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import hashlib
 
 from penstock import limits
 
-_NEVER = float("inf")
+NEVER = float("inf")
+"""When a credential lapses that has no end."""
 JWT = b"jwt "
 """What the keys of callers begin with whom an authorization server knows."""
 
@@ -50,7 +51,7 @@ class Admission:
 
     __slots__ = ("caller", "expires", "until")
 
-    def __init__(self, caller: Caller, until: float = _NEVER, expires: float = _NEVER) -> None:
+    def __init__(self, caller: Caller, until: float = NEVER, expires: float = NEVER) -> None:
         """`until`: when the credential is looked at again; `expires`: when it is worth nothing any more."""
         self.caller = caller
         self.until = until

@@ -15,7 +15,7 @@ from time import time as _now
 from msgspec import Struct
 
 from penstock.auth.bearer import maybe_token
-from penstock.auth.caller import Admission, Challenge, kept_id
+from penstock.auth.caller import NEVER, Admission, Challenge, kept_id
 from penstock.auth.callers import Callers, Outcome
 from penstock.auth.terms import ChooseTerms
 from penstock.downstream.binding_reply import bind_sessions
@@ -105,7 +105,7 @@ class AccessRouter:
         if (
             type(entry) is Entry
             and entry.front is self
-            and entry.admission.until > _now()
+            and ((until := entry.admission.until) is NEVER or until > _now())
             and entry.certificate == (None if type(request.peer) is tuple else certificate_of(request))
         ):
             reply.extra = entry.extra
@@ -209,14 +209,15 @@ class AccessRouter:
             headers=headers,
             fields=fields,
             token=maybe_token(shown) if self._keeps_tokens and shown is not None else None,
-            kept=None if head.session is None else kept_id(head.session),
+            # Where messages are posted to, the query names the session.
+            kept=None if head.session is None or name == _POSTS else kept_id(head.session),
             peer=(key.hex(),) if key else None,
         )
 
     def _enter(self, request: Request, reply: Reply, entry: Entry) -> None:
         """Hands a request to its door, if its session is the caller's own."""
         profile, kept, admission = entry.profile, entry.kept, entry.admission
-        if entry.name == _POSTS:
+        if kept is None and entry.name == _POSTS:
             kept = kept_id(_session_in(request.query))
         if kept is not None:
             sessions = admission.caller.sessions

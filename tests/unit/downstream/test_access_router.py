@@ -137,7 +137,9 @@ def test_a_session_is_its_callers_own_and_is_looked_for_each_time() -> None:
     posts = Memo()
     for session, status in ((b"s-1", 200), (b"s-0", 404), (b"", 404), (b"s-1&session_id=s-1", 404)):
         assert front.ask(posts, SHOWN, target=b"/messages?session_id=" + session) == status
-    assert front.ask(Memo(), SHOWN, (b"Mcp-Session-Id", b"s-1"), target=b"/p/other/mcp") == 404
+    named = (b"Mcp-Session-Id", b"s-1")  # there a header names nothing
+    assert front.ask(Memo(), SHOWN, named, target=b"/messages?session_id=s-0") == 404
+    assert front.ask(Memo(), SHOWN, named, target=b"/p/other/mcp") == 404
     assert front.ask(mine, SHOWN, (b"Mcp-Session-Id", b"s-1")) == 200  # nothing is lost by that
     caller = front.callers._listed[0]
     caller.sessions.clear()  # the session is forgotten, and its head is known as well as ever
