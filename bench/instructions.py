@@ -102,8 +102,15 @@ def penstock(
             process.wait()
 
 
-def over_stdio(ask: Callable[[int], bytes], count: int, counted: Path, *words: str) -> None:
-    """`count` exchanges, one after another, from a client on stdio to a command."""
+def over_stdio(
+    ask: Callable[[int], bytes],
+    count: int,
+    counted: Path,
+    *words: str,
+    after: Callable[[int], None] = lambda pid: None,
+) -> None:
+    """`count` exchanges, one after another, from a client on stdio to a command; `after` is called with the
+    process before it is asked to end."""
     with penstock([*words, "--", *upstream_command("stdio")], counted) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -114,6 +121,7 @@ def over_stdio(ask: Callable[[int], bytes], count: int, counted: Path, *words: s
             process.stdin.write(ask(number) + b"\n")
             answer = process.stdout.readline()
             assert b'"result"' in answer[:200], answer
+        after(process.pid)
         process.stdin.close()
         process.wait(START_SECONDS)
 

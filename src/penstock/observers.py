@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from penstock.config.model import CommandUpstream, FileConfig, ProxyConfig, UrlUpstream
@@ -62,16 +62,26 @@ def _open_shadows(config: ProxyConfig) -> Observer | None:
     """Rule sets that judge on paper what has passed."""
     if config.variants is None or not config.variants.shadows:
         return None
-    from penstock.commands.backtest_run import Judge
-    from penstock.learn.shadows import JudgeLine, Shadowing
+    from penstock.commands.backtest_run import Judge, settled
+    from penstock.learn.shadows import JudgedLine, JudgeLine, Shadowing
     from penstock.observe.recording import Line
+    from penstock.policy.verdict import Hold, Verdict, Wait
 
     def judge_of(rules: FileConfig) -> JudgeLine:
         judge = Judge(rules)
 
-        async def judged(line: Line) -> tuple[str, str] | None:
-            found = await judge.judge(line)
-            return None if found is None else (found.word, found.rule)
+        def judged(line: Line) -> JudgedLine | Awaitable[JudgedLine] | None:
+            verdict = judge.ask(line)
+            if isinstance(verdict, Wait | Hold):
+                return later(line, verdict)
+            return None if verdict is None else word(line, verdict)
+
+        async def later(line: Line, verdict: Verdict) -> JudgedLine:
+            return word(line, await settled(verdict))
+
+        def word(line: Line, verdict: Verdict) -> JudgedLine:
+            found = judge.worded(line, verdict)
+            return found.word, found.rule
 
         return judged
 

@@ -66,7 +66,13 @@ def open_gate(
 
 
 def _observed(gate: Gate, observers: Sequence[Observer], own: Session, *, is_plain: bool) -> Gate:
-    """The gate with its observers. Rules look at what those set: only a plain gate has the short way."""
+    """The gate with its observers. Rules look at what those set: only a plain gate has the short way, but who
+    wants nothing but calls has one before any gate."""
+    keep_call = observers[0].keep_call if len(observers) == 1 else None
+    if keep_call is not None:
+        from penstock.gate.calls import CallsGate
+
+        return CallsGate(gate, observers, own, keep_call)
     shortcut = observers[0].shortcut if len(observers) == 1 and is_plain else None
     if shortcut is None:
         from penstock.gate.observed import ObservedGate

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from penstock import limits
 from penstock.commands.dry_run import DryRunEffects
 from penstock.config.model import FileConfig
 from penstock.errors import ConfigError, ProtocolError, ToolListFailed
@@ -87,9 +88,9 @@ class Judge:
         self._gate: Gate = RuledGate(
             config.choice, None, Rules(interceptor), lambda: self._effects.now, lambda: self._effects.now
         )
-        self._sessions: dict[str, _Sessions] = {}
+        self._sessions: dict[str, _Sessions] = {}  # the one that was quiet longest is first
         self.catalog: ToolCatalog | None = None
-        self.stopped: set[int] = set()  # requests that these rules keep from the upstream
+        self._stopped: dict[int, None] = {}  # requests that these rules keep from the upstream
 
     def learn(self, pages: list[bytes]) -> None:
         """Takes the upstream's tools from what it listed."""
@@ -110,13 +111,18 @@ class Judge:
 
     async def judge(self, line: Line) -> Judged | None:
         """What becomes of the message; None where there is nothing to judge, or it would never have come."""
+        verdict = self.ask(line)
+        return None if verdict is None else self.worded(line, await settled(verdict))
+
+    def ask(self, line: Line) -> Verdict | None:
+        """What the gate says, which may be that it is waited for; None as above."""
         if line.sender not in ("client", "upstream") or line.kind not in (
             "request",
             "notification",
             "response",
         ):
             return None
-        if line.kind == "response" and line.re in self.stopped:
+        if line.kind == "response" and line.re in self._stopped:
             return None
         try:
             read = read_client_message if line.sender == "client" else read_upstream_message
@@ -128,16 +134,16 @@ class Judge:
         self._effects.now, self._effects.line, self._effects.was_assumed = line.t, line, False
         exchange = self._exchange(line, message)
         says = self._gate.client_says if line.sender == "client" else self._gate.upstream_says
-        judged = self._worded(await _settled(says(message, exchange)))
-        if judged.word in STOPPED and line.kind == "request":
-            self.stopped.add(line.i)
-        return judged
+        return says(message, exchange)
 
     def _exchange(self, line: Line, message: Message) -> Exchange:
-        known = self._sessions.get(line.s)
+        known = self._sessions.pop(line.s, None)
         if known is None:
+            if len(self._sessions) >= limits.STATE_SESSIONS:  # as many as a proxy remembers
+                self._sessions.pop(next(iter(self._sessions)))
             era = {"legacy": Era.LEGACY, "modern": Era.MODERN}.get(line.era)
-            known = self._sessions[line.s] = _Sessions(Session(id=line.s, started=line.t, era=era))
+            known = _Sessions(Session(id=line.s, started=line.t, era=era))
+        self._sessions[line.s] = known
         session = known.session
         if line.client:
             session.client_name = line.client
@@ -152,17 +158,23 @@ class Judge:
             known.exchanges[line.i] = exchange
         return exchange
 
-    def _worded(self, verdict: Verdict) -> Judged:
+    def worded(self, line: Line, verdict: Verdict) -> Judged:
+        """What a verdict means for the message; and for its answer, which never comes where it is stopped."""
         assert isinstance(verdict, Forward | Answer | Drop)
         why = verdict.why
         sent = None
         if isinstance(verdict, Forward) and verdict.message is not None:
             sent = verdict.message.raw
         rule, rules = (why.rule, why.rules) if why is not None else ("", ())
+        if verdict.word in STOPPED and line.kind == "request":
+            if len(self._stopped) >= bounds.OPEN_REQUESTS:
+                self._stopped.pop(next(iter(self._stopped)))
+            self._stopped[line.i] = None
         return Judged(verdict.word, rule, rules, sent, self._effects.was_assumed)
 
 
-async def _settled(verdict: Verdict) -> Verdict:
+async def settled(verdict: Verdict) -> Verdict:
+    """The verdict, once it is there. Raises ConfigError where it depends on a tool list that is missing."""
     if isinstance(verdict, Hold):
         raise ConfigError(
             "The recording has no tool list", "Which tools a filter keeps cannot be known without one"

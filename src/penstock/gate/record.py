@@ -104,6 +104,16 @@ def told(one: Passed | Record) -> Record:
     )
 
 
+class CallSeen(Struct, gc=False):
+    """A call that passed as it came: all that is kept of it for who wants nothing but calls."""
+
+    received: float
+    session: Session
+    tool: str
+    raw: bytes
+    sent: None = None  # nothing else went on in its place
+
+
 class Shortcut(Struct):
     """Where that goes whose one observer keeps it and asks nothing more (see `shortcut.ShortcutGate`)."""
 
@@ -134,6 +144,12 @@ class Observer(Protocol):
     @property
     def shortcut(self) -> Shortcut | None:
         """Where small messages that pass may go straight to, while nothing more is wanted of them."""
+        return None
+
+    @property
+    def keep_call(self) -> Callable[[CallSeen], object] | None:
+        """Where calls may go straight to, from who wants to hear of these, and of answers that failed, and of
+        nothing else that passes as it came (see `calls.CallsGate`)."""
         return None
 
     def ending(self) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
 
 from penstock.errors import ConfigError
-from penstock.learn.alerts import Alarm
-from penstock.learn.events import CALL, STOPPED, event_of_record
+from penstock.gate.record import CallSeen
+from penstock.learn.alerts import Alarm, Alert
+from penstock.learn.events import CALL, STOPPED, Event, called, event_of_record
 from penstock.learn.queued import Queued
 from penstock.observe.record import Record
 from penstock.policy.learned.baseline import Baseline
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock")
 
+_LARGE = 4_096  # a call of which a few may be too much to wait for more
+_AT_ONCE = 16  # calls that are looked at before somebody else may run
+
 
 class AlertSink:
     """Looks at what came by, in the thread that writes; tells of it on stderr and in a file."""
@@ -32,29 +38,48 @@ class AlertSink:
         self._learner = learner
         self._file = None if path is None else _open(path)
 
-    def write_batch(self, records: list[Record]) -> None:
+    def write_batch(self, records: list[Record | CallSeen]) -> None:
         """Looks at what came by."""
-        lines = []
-        for record in records:
-            event = event_of_record(record)
-            if event is None:
-                if _is_refused(record):
-                    self._alarm.taint(record.session.id)
+        alerts: list[Alert] = []
+        takes = self._alarm.takes
+        for number, record in enumerate(records):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                time.sleep(0)  # whoever waits for the interpreter goes first
+            if isinstance(record, Record):
+                alerts += self._look(record)
                 continue
-            for alert in self._alarm.take(event):
-                about = f"session {alert.session[:8]}, {alert.kind}: {alert.why}"
-                log.warning("Unusual: %s.", one_line(about), extra={"alert": structs.asdict(alert)})
-                lines.append(msgspec.json.encode(alert) + b"\n")
-            if self._learner is not None:
-                self._learner.note(event, self._alarm.maybe_scores(event.session))
-                self._learner.look(event.time)
-        if lines and self._file is not None:
-            try:
-                os.write(self._file, b"".join(lines))
-            except OSError as why:  # they were said on stderr; what was looked at is not looked at again
-                log.warning("Alerts could not be written: %s.", why.strerror or why)
+            session, raw, received = record.session, record.raw, record.received
+            tool, client, arguments = record.tool, session.client_name or "", called(raw)[1]
+            if not takes(session.id, client, tool, arguments, len(raw), received):
+                event = Event(session.id, client, received, 0, tool, False, arguments, len(raw))
+                alerts += self._alarm.take(event)
+        if alerts:
+            self._tell(alerts)
 
-    def write_lost(self, count: int, first: Record, last: Record) -> None:
+    def _look(self, record: Record) -> list[Alert]:
+        event = event_of_record(record)
+        if event is None:
+            if _is_refused(record):
+                self._alarm.taint(record.session.id)
+            return []
+        alerts = self._alarm.take(event)
+        if self._learner is not None:
+            self._learner.note(event, self._alarm.maybe_scores(event.session))
+            self._learner.look(event.time)
+        return alerts
+
+    def _tell(self, alerts: list[Alert]) -> None:
+        for alert in alerts:
+            about = f"session {alert.session[:8]}, {alert.kind}: {alert.why}"
+            log.warning("Unusual: %s.", one_line(about), extra={"alert": structs.asdict(alert)})
+        if self._file is None:
+            return
+        try:
+            os.write(self._file, b"".join(msgspec.json.encode(alert) + b"\n" for alert in alerts))
+        except OSError as why:  # they were said on stderr; what was looked at is not looked at again
+            log.warning("Alerts could not be written: %s.", why.strerror or why)
+
+    def write_lost(self, count: int, first: Record | CallSeen, last: Record | CallSeen) -> None:
         """Some were not looked at; the queue says how many."""
         if self._learner is not None:
             self._learner.forget_waiting(last.received)
@@ -90,6 +115,18 @@ class Alerting(Queued):
         for sentence in self._alarm.silent():
             log.warning("Anomalies: %s.", sentence)
         await super().start()
+
+    @property
+    def keep_call(self) -> Callable[[CallSeen], object] | None:
+        """Straight into the queue. Who learns wants to hear of every answer and refusal too."""
+        return None if self._learns else self._keep
+
+    def _keep(self, seen: CallSeen) -> None:
+        thread = self._thread
+        if thread is not None:
+            self._queue.add(seen)
+            if not thread.is_awake or len(seen.raw) > _LARGE:
+                thread.told()
 
     def wants(self, record: Record) -> bool:
         """Calls, and their answers; where somebody learns, what else clients were refused."""

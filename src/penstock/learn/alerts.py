@@ -18,6 +18,7 @@ from msgspec import Struct
 from penstock.errors import ConfigError
 from penstock.learn.events import Event
 from penstock.learn.scores import Finding, SessionScores, score
+from penstock.learn.usual import Told, Usual
 from penstock.policy.learned.baseline import KINDS, Baseline, Model
 
 FORMAT = 1
@@ -64,7 +65,8 @@ class Alarm:
         self._watch = watch
         self._limit = budget / max(1, len(watch))
         self._sessions: dict[str, SessionScores] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._told: Told = set()
+        self._usual: dict[str, Usual | None] = {}  # by group
         self.most_sessions = 100_000
         self.alerts = 0
         self.alerted: set[str] = set()
@@ -80,7 +82,7 @@ class Alarm:
                 have = min(len(model.calibration.get(kind, ())) for kind in short)
                 said.append(
                     f"Silent{group}: {', '.join(short)}. This budget needs {2 * needed:,} baseline sessions; "
-                    f"{2 * (needed - have):,} are missing"
+                    f"{2 * (needed - have):,} are missing. A larger budget or fewer kinds to watch need fewer"
                 )
             for kind in sorted(model.full & set(self._watch)):
                 said.append(f"Silent{group}: {kind}. Its table in the baseline is full")
@@ -98,16 +100,52 @@ class Alarm:
         state = self._sessions.get(session)
         return state if state is not None and self.baseline.maybe_model(state.client) is not None else None
 
+    def takes(self, session: str, client: str, tool: str, arguments: Any, size: int, when: float) -> bool:
+        """Takes a call that passed, if it raises no alert; else it is there for `take`."""
+        state = self._sessions.get(session)
+        if state is None:
+            state = self._begin(session)
+        if not state.client:
+            state.client = client
+        group = state.client if self.baseline.group_by else ""
+        usual = self._usual[group] if group in self._usual else self._ready(group)
+        return usual is None or usual.takes(state, session, tool, arguments, size, when, self._told)
+
+    def _begin(self, session: str) -> SessionScores:
+        if len(self._sessions) >= self.most_sessions:
+            self._sessions.pop(next(iter(self._sessions)))
+        # Was it here before, and was forgotten among very many?
+        made = self._sessions[session] = SessionScores(is_tainted=session in self.alerted)
+        return made
+
+    def _ready(self, group: str) -> Usual | None:
+        model = self.baseline.groups.get(group)
+        if model is None:
+            return None  # and not kept: clients may call themselves anything
+        found = self._usual[group] = Usual(model, {kind: self._least(model, kind) for kind in KINDS})
+        return found
+
+    def _least(self, model: Model, kind: str) -> float:
+        """The score above which p is within the limit: infinite where the kind is silent."""
+        known = model.calibration.get(kind)
+        if not known or kind not in self._watch or kind in model.full:
+            return math.inf
+        count = len(known)
+        as_high = count  # so many may score as high
+        while as_high >= 0 and (1 + as_high) / (count + 1) > self._limit:
+            as_high -= 1
+        if as_high < 0:
+            return math.inf
+        return known[count - 1 - as_high] if as_high < count else -math.inf
+
     def take(self, event: Event) -> list[Alert]:
         """The alerts that one more event raises."""
-        state = self._sessions.get(event.session)
-        if state is None:
-            if len(self._sessions) >= self.most_sessions:
-                self._sessions.pop(next(iter(self._sessions)))
-            is_tainted = event.session in self.alerted  # it was here before, and forgotten among very many
-            state = SessionScores(client=event.client, is_tainted=is_tainted)
-            self._sessions[event.session] = state
-        state.client = state.client or event.client
+        session, client = event.session, event.client
+        is_plain = not event.is_answer and not event.is_stopped
+        if is_plain and self.takes(session, client, event.tool, event.arguments, event.size, event.time):
+            return []
+        state = self._sessions.get(session) or self._begin(session)
+        state.client = state.client or client
         model = self.baseline.maybe_model(state.client)
         if model is None:
             return []

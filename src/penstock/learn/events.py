@@ -60,19 +60,48 @@ def event_of_record(record: Record) -> Event | None:
     client = session.client_name or ""
     is_stopped = record.verdict in STOPPED
     asked = record.request if is_answer else record
-    tool = (asked.tool if asked is not None else None) or ""
+    tool = (record.tool if asked is None else asked.tool) or ""
     if is_answer:
         is_error = _is_failed(record.raw)
         return Event(
             session.id, client, record.received, record.index, tool, True, None, 0, is_error, is_stopped
         )
-    whole = maybe_value(record.raw)
-    arguments, size = _arguments(whole.get("params") if isinstance(whole, dict) else None, len(record.raw))
-    if not tool and isinstance(whole, dict) and isinstance(whole.get("params"), dict):
-        tool = str(whole["params"].get("name", ""))
+    found, arguments = called(record.raw)
     return Event(
-        session.id, client, record.received, record.index, tool, False, arguments, size, False, is_stopped
+        session.id,
+        client,
+        record.received,
+        record.index,
+        tool or found,
+        False,
+        arguments,
+        len(record.raw),
+        False,
+        is_stopped,
     )
+
+
+class _Params(Struct, gc=False):
+    name: Any = ""
+    arguments: Any = None
+
+
+class _Call(Struct, gc=False):
+    params: _Params
+
+
+_decode_call = msgspec.json.Decoder(_Call).decode
+
+
+def called(raw: bytes) -> tuple[str, Any]:
+    """The tool that a request calls, and with which arguments."""
+    try:
+        params = _decode_call(raw).params
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        whole = maybe_value(raw)
+        inner = whole.get("params") if isinstance(whole, dict) else None
+        return (str(inner.get("name", "")), inner.get("arguments")) if isinstance(inner, dict) else ("", None)
+    return str(params.name), params.arguments
 
 
 class _Reply(Struct):
@@ -85,13 +114,15 @@ _decode_reply = msgspec.json.Decoder(_Reply).decode
 
 def _is_failed(raw: bytes) -> bool:
     """Whether a response is an error, of the protocol or of the tool."""
+    if b'rror"' not in raw and b"\\u" not in raw and b'"result"' in raw:
+        return False  # neither name is in it, however it is spelt
     try:
         reply = _decode_reply(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True
     if reply.error is not UNSET:
         return True
-    if b'"isError"' not in raw:
+    if b'"isError"' not in raw and b"\\u" not in raw:
         return False
     result = maybe_value(reply.result)
     return isinstance(result, dict) and result.get("isError") is True

@@ -7,7 +7,6 @@ more unusual than it will be in the end.
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
@@ -15,12 +14,14 @@ from functools import lru_cache
 from msgspec import Struct, field
 
 from penstock.learn.events import Event
-from penstock.policy.learned.baseline import BUCKETS, TABLE, Model, place_digest
-from penstock.policy.learned.features import digest64, places_in, shape_of
+from penstock.policy.learned.baseline import BUCKETS, KINDS, TABLE, Model, place_digest
+from penstock.policy.learned.features import PlaceSeen, digest64, places_in, shape_of
 
-_WINDOW = 60.0
+WINDOW = 60.0
+"""Seconds in which calls are counted for the rate."""
 _digest = lru_cache(maxsize=4_096)(digest64)  # of names and shapes, which come again and again
-_SUBJECTS = 1_000  # of one session; what comes beyond is not counted any more
+SUBJECTS = 1_000
+"""Of one session; what comes beyond is not counted any more."""
 
 
 class Finding(Struct):
@@ -36,7 +37,7 @@ class Finding(Struct):
 class SessionScores(Struct):
     """The state of one session."""
 
-    scores: dict[str, float] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
     subjects: set[str] = field(default_factory=set)
     recent: deque[float] = field(default_factory=deque)
     last_tool: str = ""
@@ -70,7 +71,7 @@ def lesson_of(event: Event, before: str) -> Lesson:
         for place in places_in(event.arguments)
     )
     shape = _digest(tool, shape_of(event.arguments))
-    bucket, hour = bucket_of(event.size), _hour(event.time)
+    bucket, hour = bucket_of(event.size), hour_of(event.time)
     return Lesson(_digest(tool), bucket, places, shape, _digest(before, tool), hour)
 
 
@@ -124,14 +125,19 @@ def score(model: Model, event: Event, state: SessionScores) -> list[Finding]:
 
 
 def _raise(state: SessionScores, kind: str, value: float) -> bool:
-    if value <= state.scores.get(kind, 0.0):
+    if value <= state.scores[kind]:
         return False
     state.scores[kind] = value
     return True
 
 
+def is_counted(state: SessionScores, subject: str) -> bool:
+    """Whether a subject makes the session no more unusual: it was counted, or too many were."""
+    return subject in state.subjects or len(state.subjects) >= SUBJECTS
+
+
 def _is_first(state: SessionScores, subject: str) -> bool:
-    if subject in state.subjects or len(state.subjects) >= _SUBJECTS:
+    if is_counted(state, subject):
         return False
     state.subjects.add(subject)
     return True
@@ -144,39 +150,59 @@ def _never(model: Model, more: str = "") -> str:
 def _score_novelty(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
     tool = event.tool
     if model.is_new_tool(tool) and _is_first(state, f"tool {tool}"):
-        state.scores["tool"] = state.scores.get("tool", 0.0) + 1
+        state.scores["tool"] += 1
         yield Finding("tool", f"tool {tool}", f"tool {tool}, {_never(model)}", event.index, event.time)
     for place in places_in(event.arguments):
         seen = state.spread.setdefault(place.kind, set())
-        if len(seen) < _SUBJECTS:
+        if len(seen) < SUBJECTS:
             seen.add(digest64(place.text))
         if _raise(state, "spread", float(len(seen))):
             words = f"{len(seen)} different {_plural(place.kind)} in one session"
             most = max(model.calibration.get("spread") or [0.0])
             words += f"; the most in {len(model.calibration.get('spread', ())):,} others was {most:.0f}"
             yield Finding("spread", f"spread {place.kind}", words, event.index, event.time)
-        subject = f"place {tool} {place.path} {place.kind} {place.text}"
+        subject = place_subject(tool, place)
         if model.is_new_place(tool, place) and _is_first(state, subject):
-            state.scores["place"] = state.scores.get("place", 0.0) + 1
+            state.scores["place"] += 1
             known = model.place_counts.get(digest64(tool, place.path, place.kind), 0)
             more = f", {known:,} {_plural(place.kind) if known != 1 else place.kind}"
             words = f"{tool} {place.path}: {place.kind} {place.text}, {_never(model, more)}"
             yield Finding("place", subject, words, event.index, event.time)
     shape = shape_of(event.arguments)
-    subject = f"shape {tool} {_digest(shape)}"
+    subject = shape_subject(tool, shape)
     if model.is_new_shape(tool, shape) and _is_first(state, subject):
-        state.scores["shape"] = state.scores.get("shape", 0.0) + 1
+        state.scores["shape"] += 1
         names = ", ".join(sorted(event.arguments)[:8]) if isinstance(event.arguments, dict) else "none"
         words = f"{tool}: arguments of this shape ({names}), {_never(model)}"
         yield Finding("shape", subject, words, event.index, event.time)
+
+
+def place_subject(tool: str, place: PlaceSeen) -> str:
+    """What a new place is counted by."""
+    return f"place {tool} {place.path} {place.kind} {place.text}"
+
+
+def shape_subject(tool: str, shape: str) -> str:
+    """What a new shape is counted by."""
+    return f"shape {tool} {_digest(shape)}"
+
+
+def most_bucket(sizes: list[int]) -> int:
+    """The power of two that all known sizes are below."""
+    return max(number for number, count in enumerate(sizes) if count)
+
+
+def size_score(size: int, most: int) -> float:
+    """How far a size is above half of that."""
+    return math.log2(max(size, 1)) - most + 1
 
 
 def _score_size(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
     sizes = model.sizes.get(_digest(event.tool))
     if sizes is None:
         return
-    most = max(number for number, count in enumerate(sizes) if count)
-    if _raise(state, "size", math.log2(max(event.size, 1)) - most + 1):
+    most = most_bucket(sizes)
+    if _raise(state, "size", size_score(event.size, most)):
         words = (
             f"{event.tool}: a call of {event.size:,} bytes; all {sum(sizes):,} known are below {1 << most:,}"
         )
@@ -186,7 +212,7 @@ def _score_size(model: Model, event: Event, state: SessionScores) -> Iterator[Fi
 def _score_rate(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
     recent = state.recent
     recent.append(event.time)
-    while recent[0] < event.time - _WINDOW or len(recent) > 10 * _SUBJECTS:
+    while recent[0] < event.time - WINDOW or len(recent) > 10 * SUBJECTS:
         recent.popleft()
     if _raise(state, "rate", float(len(recent))):
         most = max(model.calibration.get("rate") or [0.0])
@@ -196,23 +222,36 @@ def _score_rate(model: Model, event: Event, state: SessionScores) -> Iterator[Fi
         yield Finding("rate", "rate", words, event.index, event.time)
 
 
+def pair_surprise(model: Model, before: str, tool: str) -> tuple[int, int, float]:
+    """How often a tool follows another, of how many, and how many bits that is worth."""
+    pairs = model.pairs.get(_digest(before, tool), 0)
+    first = model.tools.get(_digest(before), 0) if before else model.sessions
+    return pairs, first, -math.log2((pairs + 0.5) / (first + 0.5 * (len(model.tools) + 1)))
+
+
 def _score_sequence(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
     if "sequence" in model.full:
         return
     before, tool = state.last_tool, event.tool
-    pairs = model.pairs.get(_digest(before, tool), 0)
-    first = model.tools.get(_digest(before), 0) if before else model.sessions
-    surprise = -math.log2((pairs + 0.5) / (first + 0.5 * (len(model.tools) + 1)))
+    pairs, first, surprise = pair_surprise(model, before, tool)
     if _raise(state, "sequence", surprise):
         what = f"{tool} after {before}" if before else f"{tool} at the start of a session"
         words = f"{what}: {pairs:,} times among {first:,} {'calls of ' + before if before else 'sessions'}"
         yield Finding("sequence", f"sequence {before} {tool}", words, event.index, event.time)
 
 
+def hour_surprise(model: Model, hour: int) -> float:
+    """How many bits a call at this hour is worth."""
+    return -math.log2((model.hours[hour] + 1) / (sum(model.hours) + 24))
+
+
 def _score_hour(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
-    hour, calls = _hour(event.time), sum(model.hours)
-    if _raise(state, "hour", -math.log2((model.hours[hour] + 1) / (calls + 24))):
-        words = f"a call from {hour:02d}:00 to {hour:02d}:59 UTC: {model.hours[hour]:,} of {calls:,} calls"
+    hour = hour_of(event.time)
+    if _raise(state, "hour", hour_surprise(model, hour)):
+        words = (
+            f"a call from {hour:02d}:00 to {hour:02d}:59 UTC: "
+            f"{model.hours[hour]:,} of {sum(model.hours):,} calls"
+        )
         yield Finding("hour", f"hour {hour}", words, event.index, event.time)
 
 
@@ -230,8 +269,9 @@ def _calibrated(model: Model, kind: str) -> str:
     return f"{len(model.calibration.get(kind, ())):,} sessions"
 
 
-def _hour(when: float) -> int:
-    return time.gmtime(when).tm_hour
+def hour_of(when: float) -> int:
+    """The hour of the day (UTC)."""
+    return int(when // 3600 % 24)
 
 
 def _plural(kind: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from msgspec import Raw
 
+from penstock.gate.record import CallSeen
 from penstock.learn.events import STOPPED
 from penstock.learn.queued import Queued
 from penstock.observe import bounds
@@ -17,9 +19,9 @@ from penstock.observe.recording import Line
 
 log = logging.getLogger("penstock")
 
-Judged = tuple[str, str]
+JudgedLine = tuple[str, str]
 """The word of a verdict, and the rule it is by."""
-JudgeLine = Callable[[Line], Awaitable[Judged | None]]
+JudgeLine = Callable[[Line], JudgedLine | Awaitable[JudgedLine] | None]
 
 
 class ShadowSink:
@@ -34,21 +36,24 @@ class ShadowSink:
         self.is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None  # of the thread that writes
 
-    def write_batch(self, records: list[Record]) -> None:
+    def write_batch(self, records: list[Record | CallSeen]) -> None:
         """Judges them, in one loop for all: nothing that is judged on paper waits for long."""
+        if not records:
+            return
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         self._loop.run_until_complete(self._judge(records))
 
-    async def _judge(self, records: list[Record]) -> None:
+    async def _judge(self, records: list[Record | CallSeen]) -> None:
         for record in records:
+            assert isinstance(record, Record)  # nothing else was asked for
             line = self._line(record)
             self.judged += 1
             for name, judge in self._sets:
-                found = await judge(line)
+                found = judge(line)
                 if found is None:
                     continue
-                word, rule = found
+                word, rule = found if isinstance(found, tuple) else await found
                 was, is_now = record.verdict in STOPPED, word in STOPPED
                 if is_now and not was:
                     self.counts[name, "would have stopped", rule] += 1
@@ -56,6 +61,7 @@ class ShadowSink:
                     self.counts[name, "would have passed", record.why.rule if record.why else ""] += 1
 
     def _line(self, record: Record) -> Line:
+        time.sleep(0)  # whoever waits for the interpreter goes first
         self._index += 1
         asked = 0
         if record.request is not None:
@@ -81,7 +87,7 @@ class ShadowSink:
             msg=Raw(record.raw),
         )
 
-    def write_lost(self, count: int, first: Record, last: Record) -> None:
+    def write_lost(self, count: int, first: Record | CallSeen, last: Record | CallSeen) -> None:
         """Some were not judged; the queue says how many."""
 
     def close(self) -> None:

@@ -15,6 +15,9 @@ SINK_HURRY_BYTES = 256 * 1024
 SINK_SECONDS = 0.05
 """Records are collected so long before they are written; this is what `kill -9` can lose."""
 
+LEARN_SECONDS = 0.5
+"""What learns collects so long: waking a thread costs more than looking at a call, and people are told."""
+
 SINK_IDLE_SECONDS = 1.0
 """How often an idle writer looks whether its file was moved away or an hour is over."""
 

@@ -74,7 +74,7 @@ class Watching(Observer):
         self._around = around
         held = [*around.held, *(os.environ.get(name, "") for name in settings.mask.values_of)]
         self._held = held
-        self._queues: list[Queue] = []
+        self._queues: list[Queue[Record]] = []
         self.recorder: Recorder | None = None
         self.auditor: Auditor | None = None
         self._open_files()
@@ -183,7 +183,7 @@ class Watching(Observer):
         """A message came by. (An instance has the tap's own method in this place.)"""
         self.tap.saw(record)
 
-    def _audited(self, queue: Queue) -> Watcher:
+    def _audited(self, queue: Queue[Record]) -> Watcher:
         auditor = self.auditor
         assert auditor is not None
 

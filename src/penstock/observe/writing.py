@@ -12,45 +12,59 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.observe import bounds
-from penstock.observe.record import Record
 
 log = logging.getLogger("penstock")
 
 
-class Sink(Protocol):
+class Kept(Protocol):
+    """What waits to be written: a record, or what stands for one."""
+
+    @property
+    def raw(self) -> bytes: ...
+
+    @property
+    def sent(self) -> bytes | None: ...
+
+
+One = TypeVar("One", bound=Kept)
+Some = TypeVar("Some", bound=Kept)
+
+
+class Sink(Protocol[Some]):
     """What is written to a file."""
 
-    def write_batch(self, records: list[Record]) -> None:
+    def write_batch(self, records: list[Some]) -> None:
         """Writes the records, and what the clock asks for. Raises OSError when nothing of it was written."""
 
-    def write_lost(self, count: int, first: Record, last: Record) -> None:
+    def write_lost(self, count: int, first: Some, last: Some) -> None:
         """Writes that so many are missing. Raises OSError."""
 
     def close(self) -> None:
         """Writes the last words."""
 
 
-class Queue:
+class Queue(Generic[One]):
     """What waits for one sink. Bounded: what comes when it is full is lost, and counted."""
 
-    def __init__(self, name: str, sink: Sink, *, blocks: bool = False) -> None:
+    def __init__(self, name: str, sink: Sink[One], *, blocks: bool = False) -> None:
         """`blocks`: whether traffic must wait, and not be lost, when it cannot be written."""
         self.name = name
         self.sink = sink
         self.blocks = blocks
         self.lost = 0  # in all, for the metrics
         self.is_failing = False
-        self._waiting: deque[Record] = deque()
+        self._waiting: deque[One] = deque()
         self._bytes_in = 0  # counted by the loop
         self._bytes_out = 0  # counted by the thread: so neither needs a lock
         self._lock = threading.Lock()  # for the losses, which both count
         self._missing = 0
-        self._first: Record | None = None
-        self._last: Record | None = None
+        self._first: One | None = None
+        self._last: One | None = None
         self._warned = -bounds.SINK_WARN_SECONDS
         self._retry_at = 0.0
 
@@ -82,7 +96,7 @@ class Queue:
         """Whether nothing waits."""
         return not self._waiting and not self._missing
 
-    def add(self, record: Record) -> None:
+    def add(self, record: One) -> None:
         """Called by the loop: keeps a reference, or counts a loss."""
         weight = len(record.raw) + _RECORD_BYTES
         if record.sent is not None:
@@ -144,20 +158,22 @@ class Queue:
 class WriterThread:
     """Drains queues until it is closed."""
 
-    def __init__(self, queues: list[Queue]) -> None:
+    def __init__(self, queues: Sequence[Queue[Any]], seconds: float = bounds.SINK_SECONDS) -> None:
+        """`seconds`: how long more is waited for after the first of a burst."""
         self.queues = queues
+        self._seconds = seconds
         self._wake = threading.Event()  # something waits
         self._hurry = threading.Event()  # so much waits that 50 ms are too long
         self._waiters: deque[asyncio.Future[bool]] = deque()
-        self._is_awake = False
+        self.is_awake = False
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="penstock-writer", daemon=True)
         self._thread.start()
 
     def told(self) -> None:
         """Called by the loop after a record was added to the queues."""
-        if not self._is_awake:
-            self._is_awake = True
+        if not self.is_awake:
+            self.is_awake = True
             self._wake.set()
             return
         for queue in self.queues:
@@ -187,11 +203,11 @@ class WriterThread:
         while not self._is_closing:
             idle = all(queue.is_idle for queue in self.queues)
             self._wake.wait(bounds.SINK_IDLE_SECONDS if idle else bounds.SINK_RETRY_SECONDS)
-            if self._is_awake and not self._is_closing:
-                self._hurry.wait(bounds.SINK_SECONDS)
+            if self.is_awake and not self._is_closing:
+                self._hurry.wait(self._seconds)
             self._wake.clear()
             self._hurry.clear()
-            self._is_awake = False  # from here on, whatever is added wakes us again
+            self.is_awake = False  # from here on, whatever is added wakes us again
             self._drain()
         self._drain()
         for queue in self.queues:
@@ -220,7 +236,7 @@ def _settle(future: asyncio.Future[bool], is_kept: bool) -> None:
         future.set_result(is_kept)
 
 
-def weight_of(record: Record) -> int:
+def weight_of(record: Kept) -> int:
     """About how much memory a record keeps."""
     return len(record.raw) + (len(record.sent) if record.sent is not None else 0) + _RECORD_BYTES
 

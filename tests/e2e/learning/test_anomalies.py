@@ -138,6 +138,7 @@ def test_acceptance_26_ten_sessions_raise_no_alert_and_it_is_said_what_is_missin
     done = penstock("anomalies", str(tmp_path / "other.jsonl"), "--baseline", str(tmp_path / "b"))
     assert done.stdout == "50 sessions: 0 alerts in 0 of them.\n"
     assert "This budget needs 8,998 baseline sessions; 8,988 are missing" in done.stderr
+    assert "A larger budget or fewer kinds to watch need fewer" in done.stderr
 
 
 def test_there_is_no_baseline_of_nothing(tmp_path: Path) -> None:

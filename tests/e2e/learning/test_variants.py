@@ -7,13 +7,14 @@ import re
 import socket
 import sys
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from doors import StdioDoor
-from gate import wait_until
+from gate import DEADLINE, wait_until
 from pairs import Proxy, Upstream
 from penstock.gate.variants import VariantRules, part_of
 from penstock.learn.intervals import is_difference_shown, wilson
@@ -83,6 +84,81 @@ def test_a_session_has_its_set_live_and_in_the_recording(tmp_path: Path) -> None
     assert {line.get("variant") for line in lines if line.get("kind") == "request"} >= {"now", "strict"}
 
 
+def test_acceptance_31_a_session_keeps_its_set_over_two_proxies_and_a_restart_of_both(
+    tmp_path: Path,
+) -> None:
+    strict = {"interceptor": {"rules": [block("strict", "write_file")]}}
+    (tmp_path / "strict.json").write_text(json.dumps(strict))
+    sets = [{"name": "now", "share": 50}, {"name": "strict", "file": "strict.json", "share": 50}]
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"interceptor": {"rules": []}, "variants": {"salt": "nov", "sets": sets}}))
+    with Upstream("streamable", tmp_path) as server, ExitStack() as open_until_the_end:
+
+        def pair() -> list[Proxy]:
+            """Two processes of their own, with the same file."""
+            words = ["--config", str(config), *server.words()]
+            return [open_until_the_end.enter_context(Proxy(tmp_path, words)) for _ in range(2)]
+
+        first = pair()
+        doors = []
+        for number in range(12):
+            door = first[number % 2].connect("streamable", "legacy", listens=False)
+            open_until_the_end.enter_context(door)
+            door.begin()
+            doors.append(door)
+        assert len({door.session for door in doors}) == 12
+
+        def blocked_by(proxy: Proxy) -> list[bool]:
+            found = []
+            for door in doors:
+                door.port = proxy.port  # the session is the upstream's own: any instance may carry it
+                found.append("error" in door.call("write_file"))
+            return found
+
+        before = [blocked_by(proxy) for proxy in first]
+        assert {True, False} == set(before[0])
+        assert before[0] == before[1]
+        for proxy in first:
+            assert proxy.end() == 0
+        again = pair()
+        assert not {proxy.process.pid for proxy in first} & {proxy.process.pid for proxy in again}
+        assert [blocked_by(proxy) for proxy in again] == before
+
+
+def _effects(url: str, touched: Path) -> dict[str, dict[str, Any]]:
+    """Actions that reach out: two open a socket, two start a process."""
+    hook = {"url": url, "allow_http": True, "allow_private": True}
+    touch = [sys.executable, "-c", f"open({str(touched)!r}, 'w')"]
+    return {
+        "webhook": {"webhook": hook},
+        "waited webhook": {"webhook": {**hook, "wait": True}},
+        "script": {"run_script": {"command": touch}},
+        "fork": {"fork": {"command": touch}},
+    }
+
+
+@pytest.mark.parametrize("effect", ["webhook", "waited webhook", "script", "fork"])
+def test_acceptance_32_the_same_set_in_force_does_open_it(effect: str, tmp_path: Path) -> None:
+    """Without this, a set that could never reach out would pass the test of shadows too."""
+    touched = tmp_path / "touched"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(DEADLINE)
+        action = _effects(f"http://127.0.0.1:{listener.getsockname()[1]}/", touched)[effect]
+        rules = {"interceptor": {"rules": [{"id": "out", "actions": [action]}]}}
+        (tmp_path / "next.json").write_text(json.dumps(rules))
+        sets = [{"name": "next", "file": "next.json", "share": 100}]
+        (tmp_path / "c.json").write_text(json.dumps({"variants": {"sets": sets}}))
+        with Upstream("stdio", tmp_path) as server, (tmp_path / "errors").open("wb") as errors:
+            words = [sys.executable, "-m", "penstock", "--stdio", "--config", str(tmp_path / "c.json")]
+            with StdioDoor([*words, *server.words()], "legacy", errors) as door:
+                door.request(b"1", "ping", b"{}")
+                if effect.endswith("webhook"):
+                    listener.accept()[0].close()
+                    assert not touched.exists()
+                else:
+                    assert wait_until(touched.exists), (tmp_path / "errors").read_text()
+
+
 @pytest.mark.parametrize("has_shadow", [False, True])
 def test_acceptance_32_a_shadow_set_opens_nothing_and_changes_nothing(
     has_shadow: bool, tmp_path: Path
@@ -91,11 +167,10 @@ def test_acceptance_32_a_shadow_set_opens_nothing_and_changes_nothing(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.5)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        hook = {"url": url, "allow_http": True, "allow_private": True}
-        touch = [sys.executable, "-c", f"open({str(touched)!r}, 'w')"]
+        effects = _effects(url, touched)
         rules = [
-            {"id": "tell", "actions": [{"webhook": hook}, {"webhook": {**hook, "wait": True}}]},
-            {"id": "run", "actions": [{"run_script": {"command": touch}}, {"fork": {"command": touch}}]},
+            {"id": "tell", "actions": [effects["webhook"], effects["waited webhook"]]},
+            {"id": "run", "actions": [effects["script"], effects["fork"]]},
             block("no-writes", "write_file"),
         ]
         (tmp_path / "next.json").write_text(json.dumps({"interceptor": {"rules": rules}}))

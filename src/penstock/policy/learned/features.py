@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ _BARE_HOST = re.compile(
     r"(?i)(?:www\.)?(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+"
     r"(?:com|org|net|edu|gov|io|dev|ai|app|co|info|biz|me|uk|de|ch|example|test)(?=$|[/:?#])"
 )
-_ACCOUNT_LENGTH = 34
+_ACCOUNT_LEAST, _ACCOUNT_LENGTH = 8, 34
 _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\~.]?[^\s\"'<>|:*?]*[/\\][^\"'<>|:*?\n]*")
 
 
@@ -50,7 +50,7 @@ def places_in(arguments: Any) -> list[PlaceSeen]:
     """The places that the arguments of a call name, each once."""
     found: dict[PlaceSeen, None] = {}
     for path, text in _texts(arguments):
-        for kind, place in _places_of(text):
+        for kind, place in places_of_value(text):
             found[PlaceSeen(path, kind, place)] = None
     return list(found)
 
@@ -72,32 +72,28 @@ def places_of_text(text: str) -> Iterator[tuple[str, str]]:
             yield "path", word
 
 
-def _places_of(text: str) -> Iterator[tuple[str, str]]:
-    text = text[:_TEXT]
-    is_place = False
+def places_of_value(text: str) -> Sequence[tuple[str, str]]:
+    """Kind and name of the places that one value of the arguments names."""
+    if len(text) > _TEXT:
+        text = text[:_TEXT]
     # Most texts have no place: a sign that it must have is looked for before the pattern.
-    if "://" in text:
-        for match in _URL.finditer(text):
-            is_place = True
-            yield "host", _host(match[1])
+    has_slash = "/" in text
+    found: list[tuple[str, str]] = []
+    if has_slash and "://" in text:
+        found += [("host", _host(match[1])) for match in _URL.finditer(text)]
     if "@" in text:
-        for match in _MAIL.finditer(text):
-            is_place = True
-            yield "domain", match[1].lower()
-    if is_place:
-        return
+        found += [("domain", match[1].lower()) for match in _MAIL.finditer(text)]
+    if found:
+        return found
     stripped = text.strip()
-    if " " not in stripped and "." in stripped and (bare := _BARE_HOST.match(stripped)) is not None:
-        yield "host", _host(bare[0])
-    elif len(stripped) <= _ACCOUNT_LENGTH and _ACCOUNT.fullmatch(stripped):
-        yield "account", stripped
-    elif (
-        len(stripped) < 512
-        and ("/" in stripped or "\\" in stripped)
-        and _PATH.fullmatch(stripped)
-        and " " not in stripped.split("/", 1)[0]
-    ):
-        yield "directory", directory_of(stripped)
+    if "." in stripped and " " not in stripped and (bare := _BARE_HOST.match(stripped)) is not None:
+        return (("host", _host(bare[0])),)
+    if has_slash or "\\" in stripped:
+        is_path = len(stripped) < 512 and " " not in stripped.split("/", 1)[0] and _PATH.fullmatch(stripped)
+        return (("directory", directory_of(stripped)),) if is_path else ()
+    if _ACCOUNT_LEAST <= len(stripped) <= _ACCOUNT_LENGTH and _ACCOUNT.fullmatch(stripped):
+        return (("account", stripped),)
+    return ()
 
 
 def _host(name: str) -> str:
