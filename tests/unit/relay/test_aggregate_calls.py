@@ -69,6 +69,12 @@ class Upstream(Memory):
     async def close(self) -> None:
         """Nothing to close."""
 
+    async def stop(self, grace: float) -> None:
+        """Nothing to end."""
+
+    def kill(self) -> None:
+        """Nothing to end."""
+
 
 class Place:
     """A client, several upstreams in memory, and the real code between them."""
