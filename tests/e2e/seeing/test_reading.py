@@ -239,6 +239,9 @@ def test_a_folder_stands_for_the_recordings_in_it(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("no recording")
     shown = [json.loads(line) for line in penstock("show", str(folder), "--format", "json").splitlines()]
     assert [row["session"] for row in shown] == ["s0", "s1"]
+    assert [Path(row["file"]).name for row in shown] == ["b.jsonl", "a.jsonl"]
+    one = penstock("show", str(folder / "a.jsonl"), "--format", "json").splitlines()
+    assert ["file" in json.loads(line) for line in one] == [False]
     both = [str(folder / "a.jsonl"), str(folder / "b.jsonl")]
     assert len(penstock("show", *both, "session:s1", "--format", "json").splitlines()) == 1
     counted = json.loads(penstock("stats", str(folder), "--by", "session", "--format", "json"))
