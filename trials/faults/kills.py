@@ -25,6 +25,7 @@ from trials.faults.stages import HELD, STAGES, half_an_answer, reach
 from trials.table import Row, Table
 
 ORPHAN_SECONDS = 7.0
+NEVER_THERE = "It was ended by SIGKILL before it answered"
 PATIENCE = 20.0
 PENSTOCK = [sys.executable, "-m", "penstock"]
 
@@ -158,7 +159,7 @@ def _kill_upstream(work: Path, stage: str) -> tuple[list[str], str]:
     code = door.process.wait(PATIENCE)
     wrong += [] if code == expected else [f"exit code {code}"]
     said = errors.read_text()
-    if stage != "shutdown" and LOST not in said:
+    if stage != "shutdown" and (NEVER_THERE if stage == "start" else LOST) not in said:
         wrong.append("nothing was said")
     wrong += _left_behind(family) + _tracebacks(said)
     _end(door)

@@ -91,7 +91,7 @@ class Abuser:
         if self.client == "modern":
             fields[b"MCP-Protocol-Version"] = MODERN
             if b'"method":"tools/call"' in body[:100]:
-                name = body[body.index(b'"name":"') + 8 :].partition(b'"')[0]
+                name = body[body.rindex(b'"name":"') + 8 :].partition(b'"')[0]  # behind that of the client
                 fields |= {b"Mcp-Method": b"tools/call", b"Mcp-Name": name}
         elif self.session:
             fields |= {b"Mcp-Session-Id": self.session, b"MCP-Protocol-Version": b"2025-11-25"}

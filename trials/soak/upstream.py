@@ -73,6 +73,11 @@ class Book:
                 b'{"protocolVersion":%b,"capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}'
                 % json.dumps(params["protocolVersion"]).encode()
             )
+        if method == "server/discover":
+            return (
+                b'{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},'
+                b'"serverInfo":{"name":"s","version":"1"}}'
+            )
         if method == "tools/list":
             names = ["echo", "flood", "stall", *(f"tool_{number}" for number in range(TOOLS - 3))]
             return json.dumps(

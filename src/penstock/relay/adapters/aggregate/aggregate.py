@@ -32,7 +32,7 @@ from penstock.relay.adapters.aggregate.listening import LISTEN, Listening
 from penstock.relay.adapters.aggregate.member_link import MemberLink
 from penstock.relay.adapters.aggregate.opening import without_questions
 from penstock.relay.adapters.aggregate.questions import maybe_params
-from penstock.relay.adapters.aggregate.replies import maybe_result
+from penstock.relay.adapters.aggregate.replies import answer_with
 from penstock.relay.adapters.aggregate.resources import LIST, TEMPLATES
 from penstock.relay.adapters.aggregate.session_links import EXACT_DIGITS, Pending
 from penstock.relay.adapters.aggregate.view import View
@@ -163,11 +163,10 @@ class Aggregate(FromMembers):
         view = self.view
         verdict = view.gate.client_says(message, view.exchange_for(self.era))
         if isinstance(verdict, Answer):
-            answer = maybe_result(verdict.raw, message.id_token or b"")
-            if answer is None:
-                self.say(verdict.raw)
+            if verdict.is_list and message.id_token is not None:
+                self.say_answer(answer_with(verdict.raw, message.id_token, view.list_result(self.era)))
             else:
-                self.say_answer(answer)
+                self.say(verdict.raw)
 
     def _call(self, message: Message) -> None:
         passed = self._judge(message)

@@ -7,7 +7,6 @@ import msgspec
 from penstock.wire.mcp.message import METHOD_NOT_FOUND, Batch, Kind, Message, read_upstream_message
 from penstock.wire.mcp.replies import error_reply, result_reply
 
-_RESULT = b'{"jsonrpc":"2.0","id":%b,"result":'
 _VERSION = msgspec.Raw(b'"2.0"')
 
 
@@ -18,13 +17,9 @@ def as_message(raw: bytes) -> Message:
     return message
 
 
-def maybe_result(raw: bytes, id_token: bytes) -> Message | None:
-    """A result that we made ourselves, of parts that were read strictly; None for an error. A list of many
-    tools is not read again to find out what we have written."""
-    head = _RESULT % id_token
-    if not raw.startswith(head):
-        return None
-    result = msgspec.Raw(raw[len(head) : -1])
+def answer_with(raw: bytes, id_token: bytes, result: msgspec.Raw) -> Message:
+    """The answer `raw` with a `result` that we made ourselves, of parts that were read strictly. A list of
+    many tools is not read again to find out what we have written."""
     members = {"jsonrpc": _VERSION, "id": msgspec.Raw(id_token), "result": result}
     return Message(raw, Kind.RESPONSE, id_token, None, members)
 

@@ -66,6 +66,7 @@ class View:
         self._modern_catalog: ToolCatalog | None = None
         self._short: ToolCatalog | None = None
         self._exchanges: dict[Era, Exchange] = {}
+        self._listed_as: tuple[bytes, msgspec.Raw] | None = None
         self._lists: dict[str, tuple[Known, ToolCatalog]] = {}
 
     @property
@@ -144,6 +145,13 @@ class View:
         if exchange is None:
             exchange = self._exchanges[era] = Exchange(catalog=self.catalog_for(era))
         return exchange
+
+    def list_result(self, era: Era) -> msgspec.Raw:
+        """The result of a list that the gate answers: the same one as long as the list is."""
+        listed = self.catalog_for(era).result
+        if self._listed_as is None or self._listed_as[0] is not listed:
+            self._listed_as = listed, msgspec.Raw(listed)
+        return self._listed_as[1]
 
     def refresh(self) -> list[str]:
         """Makes the lists anew; gives back which of them have changed, and tells who listens."""
