@@ -26,7 +26,8 @@ GATE = """
     gate/gate gate/ruled gate/observed gate/carry gate/batch_verdicts gate/session_table policy/exchange
     downstream/mcp_head downstream/passthrough_verdicts policy/tools/upstream_tools relay/catalogs
     relay/kept_lists gate/gate_around gate/task_wait gate/held gate/holdable gate/shared_ruled gate/unwrapped
-    gate/variants gate/client_name gate/shortcut relay/session_relay relay/multiplexer wire/json/arrival
+    gate/variants gate/client_name gate/shortcut gate/calls relay/session_relay relay/multiplexer
+    wire/json/arrival wire/mcp/progress_events
     bridge/codes bridge/envelope bridge/legacy_face bridge/legacy_results bridge/listeners
     bridge/modern_face bridge/modern_results bridge/parked bridge/questions bridge/subscriptions
 """.split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,13 +41,17 @@ class Book:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.senders: list[str] = []
         self.direct = 0
+        self.records = 0
 
     def saw(self, record: Record) -> None:
+        self.records += 1
         event = event_of_record(record)
         if event is not None and not (event.is_answer and not event.is_error and not event.is_stopped):
             event.time = 0.0
             self.events.append(event)
+            self.senders.append(record.sender)
 
     def keep(self, seen: CallSeen) -> None:
         self.direct += 1
@@ -56,6 +61,7 @@ class Book:
         assert seen.received > 1_000_000_000
         name = session.client_name or ""
         self.events.append(Event(session.id, name, 0.0, 0, tool, False, arguments, len(seen.raw)))
+        self.senders.append("client")
 
 
 class Deciding(Gate):
@@ -108,7 +114,7 @@ def both_ways(inner: Callable[[], Gate], drive: Callable[[ObservedGate], Any]) -
     said = drive(ObservedGate(inner(), [long], Session(id="own")))  # type: ignore[list-item]
     gate = CallsGate(inner(), [short], Session(id="own"), short.keep)  # type: ignore[list-item]
     assert drive(gate) == said
-    assert short.events == long.events
+    assert (short.events, short.senders) == (long.events, long.senders)
     return short
 
 
@@ -176,7 +182,8 @@ def test_what_is_held_or_waits_is_told_once_when_it_is_decided() -> None:
         inner.verdict = FORWARD
         gate.client_says(message, exchange)
 
-    assert len(both_ways(lambda: Deciding(HOLD), drive_held).events) == 1
+    held = both_ways(lambda: Deciding(HOLD), drive_held)
+    assert (held.direct, len(held.events)) == (0, 1)  # it was asked about before
     waits: list[Wait] = []
 
     def inner() -> Gate:
@@ -207,4 +214,37 @@ def test_who_keeps_may_fail(caplog: pytest.LogCaptureFixture) -> None:
 
     gate = CallsGate(Gate(CHOICE), [], Session(id="own"), fail)
     assert exchanged(gate, CALL % ALLOWED, ANSWER) == (FORWARD, FORWARD)
-    assert [record.getMessage() for record in caplog.records] == ["An observer failed."]
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+        ("penstock", "An observer failed.")
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [ANSWER, FINE, b'{"jsonrpc":"2.0","id":1,"result":{"content":["true"]}}'],
+    ids=["plain", "isError", "true"],
+)
+def test_of_an_answer_that_has_plainly_not_failed_nothing_is_told(answer: bytes) -> None:
+    book = both_ways(lambda: Gate(CHOICE), lambda gate: exchanged(gate, CALL % ALLOWED, answer))
+    assert (book.direct, book.records) == (1, 0)
+
+
+class Starting(Deciding):
+    """One that notes when an exchange began, as rules do."""
+
+    def client_says(self, message: Message, exchange: Exchange) -> Verdict:
+        exchange.started = 5.0
+        return self.verdict
+
+
+def test_what_is_stopped_began_when_it_came() -> None:
+    """By the clock that never goes back, unless somebody has noted it already."""
+    for inner, least, most in (
+        (Deciding(Drop(WHY)), time.monotonic() - 600, time.monotonic() + 600),
+        (Starting(Drop(WHY)), 5.0, 5.0),
+    ):
+        book = Book()
+        gate = CallsGate(inner, [book], Session(id="own"), book.keep)  # type: ignore[list-item]
+        exchange = Exchange(b"1", "tools/call", session=known_session(), catalog=catalog())
+        gate.client_says(client(CALL % ALLOWED), exchange)
+        assert least <= exchange.started <= most

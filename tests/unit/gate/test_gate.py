@@ -15,6 +15,7 @@ from penstock.gate.ruled import RuledGate, Rules
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
+from penstock.policy.tools.tool_lists import USUAL_NAMES
 from penstock.policy.tools.tool_lock import ToolLock
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward
 from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
@@ -426,3 +427,10 @@ def test_only_a_gate_that_nobody_added_to_passes_progress_unasked():
     assert not Gate(ToolFilter(lock=ToolLock({}, {}, ()))).passes_progress
     assert not RuledGate(CHOICE, None, Rules(None)).passes_progress
     assert not ObservedGate(OPEN, [], Session()).passes_progress
+
+
+def test_what_results_pass_unheard_is_a_matter_of_plain_gates() -> None:
+    """Of a result with other members, or where rules, a schema or a lock look, nothing passes unheard."""
+    assert Gate(CHOICE).unheard_names == USUAL_NAMES
+    assert Gate(CHOICE, SchemaCheck("strict")).unheard_names == frozenset()
+    assert RuledGate(CHOICE, None, Rules(None)).unheard_names == frozenset()

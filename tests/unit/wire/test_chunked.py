@@ -175,3 +175,9 @@ def test_a_whole_piece_of_a_body_is_passed_on_without_a_copy() -> None:
     piece = b"0123456789abcdef"
     assert reader.feed(piece, 0, pieces) == 16
     assert pieces[0] is piece
+
+
+def test_nothing_behind_the_last_chunk_is_a_chunk() -> None:
+    for feeds in ((b"0\r\n", b"3\r\nabc\r\n\r\n"), (b"0\r\nX: y\r\n", b"3\r\nabc\r\n\r\n")):
+        with pytest.raises(MalformedHttp, match="trailer"):
+            read(*feeds)

@@ -163,3 +163,23 @@ def test_a_reader_that_passes_over_them_finds_the_same_events_around_them(parts,
         assert every[len(every) - len(rest) :] == rest
         skipped = every[: len(every) - len(rest)]
         assert b"".join(event.raw for event in skipped if isinstance(event, SseEvent)) == chunk[:passed]
+
+
+@pytest.mark.parametrize(
+    ("event", "is_taken"),
+    [
+        (b"data: %b\n\n" % PLAIN.replace(b'"total":10', b'"message":"done!"'), True),
+        (b"data: %b\n\n" % PLAIN.replace(b'"total":10', b'"total":0.%b' % (b"1" * 17)), True),
+        (b"data: %b\n\n" % PLAIN.replace(b'"total":10', b'"total":0.%b' % (b"1" * 18)), False),
+        (b"id: \ndata: %b\n\n" % PLAIN, True),
+        (b"id: 1\n" * 4 + b"data: %b\n\n" % PLAIN, True),
+        (b"id: 1\n" * 5 + b"data: %b\n\n" % PLAIN, False),
+    ],
+)
+def test_where_the_form_ends(event: bytes, is_taken: bool) -> None:
+    assert end_of_progress(event) == (len(event) if is_taken else 0)
+
+
+def test_a_word_about_tools_behind_the_progress_is_the_business_of_who_reads_that() -> None:
+    progress = b"data: %b\n\n" % PLAIN
+    assert end_of_progress(progress + b'data: {"tools":[]}\n\n') == len(progress)
