@@ -201,10 +201,6 @@ HEAP_BYTES = 8 * 1024 * 1024
 """When so much less is held than was at its most, and no body came for a second or two, free memory is given
 back to the system: by itself the C library keeps it."""
 
-HEAP_BLOCK_BYTES = 2 * 1024 * 1024
-"""Up to twice as much that is free stays with the process once it has met a large message: after one of a
-megabyte nothing is given back that the next one asks for again."""
-
 HTTP_SMALL_BODY_BYTES = 64 * 1024
 """A body that is taken also when there is no room for larger ones, up to twice the limit: who sends much must
 not silence others."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -259,28 +258,3 @@ def test_138_who_hangs_up_while_it_waits_for_the_list_leaves_nothing_behind(era:
             door.hang_up(token)
         assert wait_until(lambda: door.whole("GET", "/healthz").status == 200)
         assert peak_memory(proxy.process.pid) - before < 40 * MIB
-
-
-@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="counts page faults")
-@pytest.mark.parametrize("upstream", ["stdio", "streamable"])
-def test_a_megabyte_is_taken_where_the_one_before_it_was(upstream: str, tmp_path: Path):
-    """Memory that is given back and asked for again costs a fault for every page: 250 for each copy."""
-    call = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"t":"%b"}}}'
-    text = b"x" * MIB
-    with (
-        Upstream(upstream, tmp_path) as there,
-        Proxy(tmp_path, there.words(), "--deny", DENY) as proxy,
-        proxy.connect("streamable", "legacy") as door,
-    ):
-        door.begin()
-        for number in range(30):
-            if number == 10:
-                before = page_faults(proxy.process.pid)
-            door.say(call % (100 + number, text))
-            assert json.loads(door.answer(b"%d" % (100 + number)))["result"]["called"] == "echo"
-        assert page_faults(proxy.process.pid) - before < 20 * 100
-
-
-def page_faults(pid: int) -> int:
-    """How many pages a process has had given to it that were not read from anywhere."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])

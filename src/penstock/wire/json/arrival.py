@@ -60,11 +60,6 @@ _EXITS = {
 }
 """What leads from a cut to where the array or object may end."""
 
-# The C library gives a freed megabyte back to the system at once, and has every page of the next one anew,
-# until it has seen a larger block freed: then it keeps up to twice as much as that. So it gets one to free,
-# of which no page was touched. A message of a megabyte costs five hundred page faults without it, or a few.
-bytes(limits.HEAP_BLOCK_BYTES)
-
 _skip = msgspec.json.Decoder(Raw).decode
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
