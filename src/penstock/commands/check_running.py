@@ -33,11 +33,10 @@ def summarize_running(config: FileConfig) -> Iterator[str]:
     if config.peer is not None:
         yield f"Other instances reach this one at {config.peer.address}."
     if config.dashboard is not None:
-        where = (
-            "for penstock watch"
-            if config.dashboard.startswith("auto")
-            else f"in a browser at {config.dashboard}"
-        )
+        from penstock.watch.settings import dashboard_settings
+
+        has_hub = dashboard_settings(config.dashboard).has_hub
+        where = f"in a browser at {config.dashboard}" if has_hub else "for penstock watch"
         yield f"Live view: {where}."
     if config.anomalies is not None:
         watched, among = ", ".join(config.anomalies.watch), round(1 / config.anomalies.budget)

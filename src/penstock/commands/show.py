@@ -52,13 +52,13 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--follow goes with one file", f"Usage: {USAGE}")
     wanted = compile_filter(" ".join(terms))
     form = {"table": _as_row, "json": _as_json, "raw": _as_bytes}[options.format]
-    is_folder = len(files) > 1
+    is_several = len(files) > 1
     out = sys.stdout.buffer
     has_head = options.format != "table"
     arrays: set[int] = set()  # shown as they came: their messages would come twice
     for path in files:
         arrays.clear()
-        is_named = not is_folder or options.format != "table"  # numbers begin anew in each file
+        is_named = not is_several or options.format != "table"  # numbers begin anew in each file
         for row in Rows().all(_lines(path, options.follow)):
             if wanted.matches(row) and row.line.batch not in arrays:
                 if not has_head:
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
                 if not is_named:
                     out.write(f"{one_line(path)}:\n".encode("utf-8", "replace"))
                     is_named = True
-                out.write(_as_json(row, path) if is_folder and form is _as_json else form(row))
+                out.write(_as_json(row, path) if is_several and form is _as_json else form(row))
                 if row.line.kind == "batch" and form is _as_bytes:
                     arrays.add(row.line.i)
                 if options.follow:

@@ -14,7 +14,7 @@ from penstock.errors import ProtocolError
 from penstock.gate.client_name import maybe_client_name
 from penstock.gate.gate import Gate
 from penstock.gate.gate_around import GateAround
-from penstock.gate.record import MessageKind, Observer, Record, Sender
+from penstock.gate.record import MessageKind, Observer, Record, Sender, told
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
 from penstock.policy.tools import tool_gate
 from penstock.policy.verdict import FORWARD, Answer, Forward, Hold, Verdict, Wait, Why, Word
@@ -88,7 +88,7 @@ class ObservedGate(GateAround):
         if session is None:
             session = exchange.session if exchange is not None else self._own
         kind, method, id_token = _outline(raw, sender)
-        request = exchange.record if exchange is not None and kind != "request" else None
+        request = _record_in(exchange) if exchange is not None and kind != "request" else None
         if method is None and exchange is not None:
             method = exchange.method or None
         who: Sender = "client" if sender == "client" else "upstream" if sender == "upstream" else "penstock"
@@ -150,7 +150,7 @@ class ObservedGate(GateAround):
         now = _monotonic()
         spent = now - since
         is_response = message.kind is _RESPONSE
-        asked: Record | None = exchange.record
+        asked = _record_in(exchange)
         tool: str | None
         if is_response and asked is not None and asked.tool is not None:
             tool = asked.tool
@@ -217,6 +217,13 @@ def _learn_era(message: Message, session: Session) -> None:
         session.era = Era.LEGACY
     elif maybe_modern_meta(message.params) is not None:
         session.era = Era.MODERN
+
+
+def _record_in(exchange: Exchange) -> Record | None:
+    """The record of its request, whole: of what passed the short way only the least was kept."""
+    if exchange.record is not None:
+        exchange.record = told(exchange.record)
+    return exchange.record
 
 
 def _outline(raw: bytes, sender: str) -> tuple[MessageKind, str | None, bytes | None]:

@@ -15,10 +15,10 @@ from time import time as _time
 
 from penstock.gate.gate import Gate
 from penstock.gate.observed import ObservedGate, maybe_tool
-from penstock.gate.record import Observer, Shortcut, told
+from penstock.gate.record import Observer, Shortcut
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.tool_gate import CALL, LIST
-from penstock.policy.verdict import FORWARD, Verdict, Why, Word
+from penstock.policy.verdict import FORWARD, Verdict
 from penstock.wire.mcp.message import Message
 
 log = logging.getLogger("penstock")
@@ -55,7 +55,6 @@ class ShortcutGate(ObservedGate):
             or size > self._most_bytes
             or self._batch is not None
         ):
-            _spell_out(exchange)
             return super().client_says(message, exchange)
         received = _time()
         exchange.request = message
@@ -86,13 +85,11 @@ class ShortcutGate(ObservedGate):
             or len(raw) > self._most_bytes
             or self._batch is not None
         ):
-            _spell_out(exchange)
             return super().upstream_says(message, exchange)
         received = _time()
         ask = self._ask_for_upstream
         verdict = ask(message, exchange)
         if verdict is not FORWARD:
-            _spell_out(exchange)
             self._follow("upstream", message, exchange, verdict, _monotonic() - _time() + received)
             return verdict
         number, keep = self._number, self._shortcut.keep
@@ -101,25 +98,3 @@ class ShortcutGate(ObservedGate):
         except Exception:
             log.exception("An observer failed.")
         return FORWARD
-
-    def said(
-        self,
-        sender: str,
-        word: Word,
-        raw: bytes,
-        why: Why | None = None,
-        exchange: Exchange | None = None,
-        session: Session | None = None,
-        sent: bytes | None = None,
-        status: int | None = None,
-    ) -> None:
-        """Tells of what never got to the gate."""
-        if exchange is not None:
-            _spell_out(exchange)
-        super().said(sender, word, raw, why, exchange, session, sent, status)
-
-
-def _spell_out(exchange: Exchange) -> None:
-    """Gives it the whole record of its request: the long way refers to that."""
-    if exchange.record is not None:
-        exchange.record = told(exchange.record)

@@ -17,8 +17,7 @@ from penstock.learn.events import Event
 from penstock.policy.learned.baseline import BUCKETS, KINDS, TABLE, Model, place_digest
 from penstock.policy.learned.features import PlaceSeen, digest64, places_in, shape_of
 
-WINDOW = 60.0
-"""Seconds in which calls are counted for the rate."""
+_WINDOW = 60.0  # seconds in which calls are counted for the rate
 _digest = lru_cache(maxsize=4_096)(digest64)  # of names and shapes, which come again and again
 SUBJECTS = 1_000
 """Of one session; what comes beyond is not counted any more."""
@@ -209,12 +208,17 @@ def _score_size(model: Model, event: Event, state: SessionScores) -> Iterator[Fi
         yield Finding("size", f"size {event.tool}", words, event.index, event.time)
 
 
+def calls_lately(recent: deque[float], when: float) -> int:
+    """How many calls the window has, now that one more came."""
+    recent.append(when)
+    while recent[0] < when - _WINDOW or len(recent) > 10 * SUBJECTS:
+        recent.popleft()
+    return len(recent)
+
+
 def _score_rate(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:
     recent = state.recent
-    recent.append(event.time)
-    while recent[0] < event.time - WINDOW or len(recent) > 10 * SUBJECTS:
-        recent.popleft()
-    if _raise(state, "rate", float(len(recent))):
+    if _raise(state, "rate", float(calls_lately(recent, event.time))):
         most = max(model.calibration.get("rate") or [0.0])
         words = (
             f"{len(recent):,} calls within a minute; the most in {_calibrated(model, 'rate')} was {most:.0f}"

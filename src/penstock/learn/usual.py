@@ -15,8 +15,8 @@ from msgspec import Struct, field
 
 from penstock.learn.scores import (
     SUBJECTS,
-    WINDOW,
     SessionScores,
+    calls_lately,
     hour_of,
     hour_surprise,
     is_counted,
@@ -139,10 +139,7 @@ class Usual:
             if value > self._least[kind] and (session, subject) not in told:
                 return False
         recent = state.recent
-        recent.append(when)
-        while recent[0] < when - WINDOW or len(recent) > 10 * SUBJECTS:
-            recent.popleft()
-        rate = len(recent)
+        rate = calls_lately(recent, when)
         if rate > scores["rate"]:
             if rate > self._rate and (session, "rate") not in told:
                 recent.pop()

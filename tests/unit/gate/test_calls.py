@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import hostile
+from gate_messages import Deciding, client, known_session, upstream
 from memory_doors import CHOICE, catalog
 from penstock.gate.calls import CallsGate
 from penstock.gate.gate import Gate
@@ -18,7 +19,7 @@ from penstock.learn.events import Event, called, event_of_record
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.eras import Era
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import Message
 
 ALLOWED, DENIED = hostile.ALLOWED[0].encode(), hostile.DENIED[0].encode()
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":{"a":[1]}}}'
@@ -62,36 +63,6 @@ class Book:
         name = session.client_name or ""
         self.events.append(Event(session.id, name, 0.0, 0, tool, False, arguments, len(seen.raw)))
         self.senders.append("client")
-
-
-class Deciding(Gate):
-    """A gate that says what it was told to say."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(CHOICE)
-        self.verdict = verdict
-
-    def client_says(self, message: Message, exchange: Exchange) -> Verdict:
-        return self.verdict
-
-    def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
-        return self.verdict
-
-
-def client(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def upstream(raw: bytes) -> Message:
-    message = read_upstream_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def known_session() -> Session:
-    return Session(id="s", client_name="tests", era=Era.LEGACY)
 
 
 def exchanged(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import hostile
+from gate_messages import client, upstream
 from memory_doors import CHOICE, GATE, catalog
 from penstock.gate.gate import Gate, error_message
 from penstock.gate.observed import ObservedGate
@@ -18,22 +19,10 @@ from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.tool_lists import USUAL_NAMES
 from penstock.policy.tools.tool_lock import ToolLock
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import Message
 
 OPEN = Gate(ToolFilter())
 ALLOWED, DENIED = hostile.ALLOWED[0], hostile.DENIED[0]
-
-
-def client(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def upstream(raw: bytes) -> Message:
-    message = read_upstream_message(raw)
-    assert isinstance(message, Message)
-    return message
 
 
 def call(name: str, token: bytes = b"1") -> Message:

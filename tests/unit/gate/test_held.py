@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import hostile
+from gate_messages import client, upstream
 from memory_doors import CHOICE, catalog
 from penstock.gate.gate import Gate
 from penstock.gate.held import (
@@ -25,7 +26,7 @@ from penstock.gate.holdable import HoldableGate
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
-from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import Kind, Message
 
 ALLOWED, DENIED = hostile.ALLOWED[0], hostile.DENIED[0]
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
@@ -65,18 +66,6 @@ class Listening(Gate):
         sender, word, raw, why, *rest = told
         exchange, session, sent = [*rest, None, None, None][:3]
         self.heard.append((sender, word, raw, why, exchange, named.get("session", session), sent))
-
-
-def client(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def upstream(raw: bytes) -> Message:
-    message = read_upstream_message(raw)
-    assert isinstance(message, Message)
-    return message
 
 
 def call(name: str = ALLOWED, token: bytes = b"1", more: bytes = b"") -> Message:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import hostile
+from gate_messages import Deciding, client, upstream
 from memory_doors import CHOICE, catalog
 from penstock.gate.gate import Gate
 from penstock.gate.observed import ObservedGate
@@ -15,7 +16,7 @@ from penstock.gate.record import Record
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.eras import Era
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import Message
 
 ALLOWED = hostile.ALLOWED[0]
 OWN = Session(id="own")
@@ -32,35 +33,9 @@ class Book:
         self.records.append(record)
 
 
-class Deciding(Gate):
-    """A gate that says what it was told to say."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(CHOICE)
-        self.verdict = verdict
-
-    def client_says(self, message: Message, exchange: Exchange) -> Verdict:
-        return self.verdict
-
-    def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
-        return self.verdict
-
-
 def gate_and_book(verdict: Verdict = FORWARD) -> tuple[ObservedGate, Book]:
     book = Book()
     return ObservedGate(Deciding(verdict), [book], OWN), book  # type: ignore[list-item]
-
-
-def client(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def upstream(raw: bytes) -> Message:
-    message = read_upstream_message(raw)
-    assert isinstance(message, Message)
-    return message
 
 
 def asked(raw: bytes, session: Session | None = None, **more: Any) -> tuple[Message, Exchange]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import hostile
+from gate_messages import client, upstream
 from memory_doors import CHOICE, catalog
 from penstock.gate.held import HumanWait
 from penstock.gate.ruled import RuledGate, Rules
@@ -20,7 +21,7 @@ from penstock.policy.rules.interceptor_config import build
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.tool_lock import ToolLock
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Approval, Drop, Forward, Verdict, Wait, Why
-from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import Kind, Message
 from penstock.wire.mcp.replies import error_code
 
 ALLOWED, DENIED = hostile.ALLOWED[0], hostile.DENIED[0]
@@ -66,18 +67,6 @@ def refused(raw: bytes | None, action: str = "block", word: Any = "block") -> Ca
 def gate_of(decide: Decide, *watched: str | None) -> tuple[RuledGate, Stub]:
     stub = Stub(decide, watched or None)
     return RuledGate(CHOICE, None, Rules(stub)), stub  # type: ignore[arg-type]
-
-
-def client(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def upstream(raw: bytes) -> Message:
-    message = read_upstream_message(raw)
-    assert isinstance(message, Message)
-    return message
 
 
 def call(name: str = ALLOWED, token: bytes = b"1") -> Message:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import hostile
+from gate_messages import client, upstream
 from memory_doors import CHOICE, catalog
 from penstock.gate.ruled import Rules
 from penstock.gate.session_table import TrackedSession
@@ -18,7 +19,7 @@ from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import build
 from penstock.policy.rules.shared_actions import SharedUse, with_shared
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Wait, Why
-from penstock.wire.mcp.message import INTERNAL_ERROR, Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import INTERNAL_ERROR, Message
 
 ALLOWED, DENIED = hostile.ALLOWED[0], hostile.DENIED[0]
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -90,18 +91,6 @@ def gate_with(*rules: Any, records: Records | None = None) -> tuple[SharedRuledG
     gate = SharedRuledGate(CHOICE, None, Rules(interceptor(*rules)))
     gate.records = records
     return gate, records
-
-
-def client(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def upstream(raw: bytes) -> Message:
-    message = read_upstream_message(raw)
-    assert isinstance(message, Message)
-    return message
 
 
 def call(name: str = ALLOWED, more: bytes = b"") -> Message:

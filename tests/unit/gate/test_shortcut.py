@@ -11,6 +11,7 @@ import pytest
 from msgspec import structs
 
 import hostile
+from gate_messages import Deciding, client, known_session, upstream
 from memory_doors import CHOICE, catalog
 from penstock.gate.gate import Gate
 from penstock.gate.observed import ObservedGate
@@ -19,7 +20,7 @@ from penstock.gate.shortcut import ShortcutGate
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.eras import Era
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import Message
 
 MOST = 300
 ALLOWED, DENIED = hostile.ALLOWED[0].encode(), hostile.DENIED[0].encode()
@@ -76,36 +77,6 @@ class Book:
             del row["received"], row["micros"]
             rows.append(row)
         return rows
-
-
-class Deciding(Gate):
-    """A gate that says what it was told to say."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(CHOICE)
-        self.verdict = verdict
-
-    def client_says(self, message: Message, exchange: Exchange) -> Verdict:
-        return self.verdict
-
-    def upstream_says(self, message: Message, exchange: Exchange) -> Verdict:
-        return self.verdict
-
-
-def client(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def upstream(raw: bytes) -> Message:
-    message = read_upstream_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def known_session() -> Session:
-    return Session(id="s", client_name="tests", era=Era.LEGACY)
 
 
 def exchanged(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import hostile
+from gate_messages import client
 from memory_doors import CHOICE, catalog
 from penstock import limits
 from penstock.gate.client_name import maybe_client_name
@@ -18,16 +19,10 @@ from penstock.policy.exchange import Exchange, Session
 from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.rules.interceptor_config import build
 from penstock.policy.verdict import FORWARD, Answer, Drop, Forward, Verdict, Wait, Why
-from penstock.wire.mcp.message import INVALID_PARAMS, Message, read_client_message
+from penstock.wire.mcp.message import INVALID_PARAMS, Message
 
 ALLOWED, DENIED = hostile.ALLOWED[0], hostile.DENIED[0]
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-
-
-def client(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
 
 
 def call(name: str = ALLOWED) -> Message:

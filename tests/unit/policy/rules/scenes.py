@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gate_messages import client, upstream
 from penstock.policy.rules.interceptor import (
     ALLOWED,
     Context,
@@ -22,7 +23,7 @@ from penstock.policy.rules.interceptor import (
 )
 from penstock.policy.rules.interceptor_config import InterceptorConfig, build
 from penstock.policy.verdict import Answer, Drop, Forward, Hold, Verdict, Wait
-from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import Kind, Message
 
 
 class Pass(NamedTuple):
@@ -167,18 +168,6 @@ def request(method: str = "tools/call", params: object = None, id: object = 1) -
     if params is not None:
         body["params"] = params
     return client(msgspec.json.encode(body))
-
-
-def client(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def upstream(raw: bytes) -> Message:
-    message = read_upstream_message(raw)
-    assert isinstance(message, Message)
-    return message
 
 
 def response(result: object = None, id: object = 1, error: object = None) -> Message:

@@ -34,7 +34,7 @@ from penstock.relay.adapters.aggregate.opening import without_questions
 from penstock.relay.adapters.aggregate.questions import maybe_params
 from penstock.relay.adapters.aggregate.replies import answer_with
 from penstock.relay.adapters.aggregate.resources import LIST, TEMPLATES
-from penstock.relay.adapters.aggregate.session_links import EXACT_DIGITS, Pending
+from penstock.relay.adapters.aggregate.session_links import Pending
 from penstock.relay.adapters.aggregate.view import View
 from penstock.wire.mcp.eras import META_CAPABILITIES, Era
 from penstock.wire.mcp.ids import id_key
@@ -114,8 +114,7 @@ class Aggregate(FromMembers):
             self.route(message)
             return
         link.unlooked += len(raw)
-        key = id_token if id_token.isdigit() and len(id_token) < EXACT_DIGITS else id_key(id_token)
-        self.pending[key] = Pending(id_token, CALL, link)
+        self.pending[id_key(id_token)] = Pending(id_token, CALL, link)
         link.send(message)
 
     def route(self, message: Message) -> None:

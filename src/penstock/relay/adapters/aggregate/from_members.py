@@ -15,8 +15,7 @@ from penstock.relay.adapters.aggregate.member_link import MemberLink
 from penstock.relay.adapters.aggregate.notices import list_changed
 from penstock.relay.adapters.aggregate.questions import KINDS, maybe_params
 from penstock.relay.adapters.aggregate.replies import as_message
-from penstock.relay.adapters.aggregate.session_links import EXACT_DIGITS, Pending, SessionLinks
-from penstock.relay.session_relay import SessionRelay
+from penstock.relay.adapters.aggregate.session_links import Pending, SessionLinks
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.ids import id_key
 from penstock.wire.mcp.message import INTERNAL_ERROR, Kind, Message
@@ -39,7 +38,7 @@ class FromMembers(SessionLinks):
     def answered(self, link: MemberLink, message: Message) -> None:
         """Passes an answer on, if this link was asked."""
         token = message.id_token or b"null"
-        key = token if token.isdigit() and len(token) < EXACT_DIGITS else id_key(token)
+        key = id_key(token)
         pending = self.pending.get(key)
         if pending is None or pending.link is not link:
             log.warning("Dropped a response from %s that nobody asked it for.", link.name)
@@ -57,11 +56,7 @@ class FromMembers(SessionLinks):
         if b"taskId" in raw or b"\\u" in raw or b"resource" in raw or b"inputRequests" in raw:
             self._say_marked(link, message, token)
             return
-        receiver = self.receiver
-        if type(receiver) is SessionRelay and not self.is_over:
-            receiver.take_upstream_response(message)  # as `say_answer` does
-        else:
-            self.say(raw)
+        self.say_answer(message)
 
     def _say_marked(self, link: MemberLink, message: Message, token: bytes) -> None:
         """Passes an answer on in which something must be changed, or remembered."""

@@ -33,7 +33,6 @@ from penstock.wire.mcp.replies import CANCELLED, error_reply, result_reply
 log = logging.getLogger("penstock")
 
 DRAIN_SECONDS = 5.0
-EXACT_DIGITS = 16  # an id of fewer is its own key, as `id_key` says
 _AT_ONCE = frozenset({"ping", "notifications/initialized", "notifications/cancelled", "logging/setLevel"})
 """What is answered, or understood, before anything is known of any upstream."""
 
