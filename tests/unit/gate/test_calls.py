@@ -26,6 +26,7 @@ CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","ar
 SPACED_CALL = b'{"jsonrpc":"2.0","id":1, "method":"tools/call","params":{"name":"%b"}}' % ALLOWED
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 PING = b'{"jsonrpc":"2.0","id":2,"method":"ping"}'
+PROMPT = b'{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}'
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 FINE = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":false}}'
 FAILED = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}'
@@ -105,6 +106,7 @@ def both_ways(inner: Callable[[], Gate], drive: Callable[[ObservedGate], Any]) -
         (SPACED_CALL, FAILED, 0, 2),
         (CALL % DENIED, None, 0, 1),
         (LIST, None, 0, 0),
+        (PROMPT, ANSWER, 0, 0),  # it has a name too
         (PING, ANSWER, 0, 0),
         (PING, ERROR, 0, 0),
     ],
@@ -174,9 +176,10 @@ def test_arrays_go_the_long_way() -> None:
         session = known_session()
         with gate.in_batch("client", b"[...]", session):
             exchanged(gate, CALL % ALLOWED, FAILED, session)
+            exchanged(gate, CALL % ALLOWED, ANSWER, session)
 
     book = both_ways(lambda: Gate(CHOICE), drive)
-    assert (book.direct, len(book.events)) == (0, 2)
+    assert (book.direct, len(book.events), book.records) == (0, 3, 5)  # the array itself, and all in it
 
 
 def test_who_keeps_may_fail(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,6 +18,7 @@ from penstock.gate.observed import ObservedGate
 from penstock.gate.record import Passed, Record, Shortcut, told
 from penstock.gate.shortcut import ShortcutGate
 from penstock.policy.exchange import Exchange, Session
+from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Forward, Verdict, Wait, Why
 from penstock.wire.mcp.eras import Era
 from penstock.wire.mcp.message import Message
@@ -92,6 +93,8 @@ def exchanged(
         headers=((b"mcp-name", b"x"),),
     )
     first = gate.client_says(message, exchange)
+    assert exchange.request is message
+    assert exchange.weight == len(request)
     if answer is None:
         return first, None
     exchange.status = 200
@@ -129,6 +132,12 @@ def both_ways(inner: Callable[[], Gate], drive: Callable[[ObservedGate], Any]) -
 def test_both_ways_tell_the_same(request_: bytes, answer: bytes | None, direct: int) -> None:
     book, _ = both_ways(lambda: Gate(CHOICE), lambda gate: exchanged(gate, request_, answer))
     assert book.direct == direct
+
+
+def test_a_list_goes_the_long_way_also_where_it_is_asked_of_the_upstream() -> None:
+    book, said = both_ways(lambda: Gate(ToolFilter()), lambda gate: exchanged(gate, LIST, TOOLS))
+    assert said[0] is FORWARD
+    assert book.direct == 0
 
 
 @pytest.mark.parametrize(
@@ -217,6 +226,17 @@ def test_arrays_and_answers_of_clients_go_the_long_way() -> None:
         gate.client_says(client(ANSWER), asked)
 
     assert both_ways(lambda: Gate(CHOICE), drive)[0].direct == 0
+
+
+def test_an_answer_in_an_array_goes_the_long_way_however_its_request_went() -> None:
+    def drive(gate: ObservedGate) -> None:
+        exchange = Exchange(b"2", "ping", session=known_session())
+        gate.client_says(client(PING), exchange)
+        with gate.in_batch("upstream", b"[...]", exchange.session):
+            gate.upstream_says(upstream(ANSWER), exchange)
+
+    book, _ = both_ways(lambda: Gate(CHOICE), drive)
+    assert (book.direct, len(book.records)) == (1, 3)
 
 
 def test_an_answer_keeps_nothing_of_its_exchange_but_the_record_of_what_was_asked() -> None:

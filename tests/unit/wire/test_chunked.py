@@ -73,6 +73,7 @@ def test_h11_writes_what_we_read(parts):
         b"3\r\nabc\rX",
         b"3\r\nabc0\r\n\r\n",
         b"1" * 16 + b"\r\n",
+        b"0" * 15 + b"3\r\nabc\r\n0\r\n\r\n",
         b"0\r\nno colon\r\n\r\n",
         b"0\r\nX: a\n\r\n",
         b"0\r\n X: a\r\n\r\n",
@@ -181,3 +182,9 @@ def test_nothing_behind_the_last_chunk_is_a_chunk() -> None:
     for feeds in ((b"0\r\n", b"3\r\nabc\r\n\r\n"), (b"0\r\nX: y\r\n", b"3\r\nabc\r\n\r\n")):
         with pytest.raises(MalformedHttp, match="trailer"):
             read(*feeds)
+
+
+def test_a_chunk_ends_where_its_size_says_and_nowhere_else_that_a_chunk_could_end() -> None:
+    """Behind the last chunk's 0 as well: there, too, a line ends."""
+    for size in range(1, 100):
+        assert read(b"%x\r\n%b\r\n0\r\n\r\n" % (size, b"x" * size)) == (b"x" * size, True, b"")

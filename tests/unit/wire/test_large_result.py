@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tracemalloc
 from typing import Any
@@ -219,9 +220,20 @@ def test_reading_a_large_result_copies_none_of_it(which: str) -> None:
 
 
 def test_only_what_can_nest_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a string nor what is too short to nest so deep, whatever stands beside them."""
     looked: list[int] = []
     monkeypatch.setattr(large_result, "nests_deeper", lambda text, levels: looked.append(len(text)))
-    maybe_large_result(
-        _with_block({b"text": b'"%b"' % (b"[" * 50_000)}, structuredContent=b"[%b1]" % (b"1," * 500))
-    )
-    assert looked == [1003]
+    deep = b'"%b"' % (b"[" * 5_000)
+    for block, body in itertools.product(BLOCK, BODY):
+        looked.clear()
+        maybe_large_result(
+            _answer(
+                {
+                    body: BODY[body],
+                    b"content": b"[%b]" % _object({block: BLOCK[block], b"text": deep}),
+                    b"structuredContent": b"[%b1]" % (b"1," * 500),
+                }
+            )
+        )
+        is_of_a_block = body not in (b"contents", b"messages", b"ttlMs", b"cacheScope")
+        assert (looked == [1003]) is is_of_a_block, (block, body)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.wire.json import nesting
 from penstock.wire.json.ambiguity import NotAnArray, NotAnObject, NotJson, check_text, elements, members
-from penstock.wire.json.nesting import nests_deeper
+from penstock.wire.json.nesting import left_open, nests_deeper, unescaped_marks
 
 
 def _naive_depth(raw: bytes) -> int:
@@ -254,7 +254,7 @@ def test_as_many_brackets_as_there_may_be_levels_are_let_pass_unlooked_at(size: 
 
 
 def test_slices_of_a_view_are_looked_at_and_the_whole_is_not_copied() -> None:
-    raw = b"[%b[]]" % (b'{"a":["b","]"]},' * 400_000)
+    raw = b"[%b[]]" % (b'{"a":["b","]"]},' * 100_000)
     view = memoryview(raw)
     tracemalloc.start()
     assert not nests_deeper(view, 128)
@@ -262,3 +262,60 @@ def test_slices_of_a_view_are_looked_at_and_the_whole_is_not_copied() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1024 * 1024
+
+
+def _naively_left_open(brackets: bytes, depth: int, levels: int) -> tuple[int, bytes] | None:
+    closed, opened = 0, b""
+    for at in range(len(brackets)):
+        bracket = brackets[at : at + 1]
+        if bracket in b"[{":
+            opened += bracket
+        elif opened:
+            opened = opened[:-1]
+        else:
+            closed += 1
+        if closed > depth or depth - closed + len(opened) > levels:
+            return None
+    return closed, opened
+
+
+def _check_left_open(brackets: bytes, depth: int, levels: int) -> None:
+    found = left_open(brackets, depth, levels)
+    assert found == _naively_left_open(brackets, depth, levels), (brackets, depth, levels)
+
+
+def test_what_a_fragment_leaves_open_is_what_counting_one_by_one_says() -> None:
+    for size, kinds in ((9, b"[]"), (6, b"[]{}")):
+        for brackets in itertools.product(kinds, repeat=size):
+            for depth, levels in ((0, 2), (1, 1), (2, 3), (3, 9)):
+                _check_left_open(bytes(brackets), depth, levels)
+
+
+@pytest.mark.parametrize("wide", [0, 3, 40])
+def test_what_nests_in_a_fragment_is_counted_to_the_level_however_deep_and_wide(wide: int) -> None:
+    dice = Random(wide)
+    for deepest in range(1, 34):
+        nest = b""
+        for _ in range(deepest):
+            ends = dice.choice([(b"[", b"]"), (b"{", b"}")])
+            nest = ends[0] + nest + b"[]" * dice.randint(0, wide) + ends[1]
+        for ends in ((b"", b""), (b"}]", b""), (b"", b"[{"), (b"]", b"{[{")):
+            brackets = ends[0] + nest + ends[1]
+            for levels in range(max(2, deepest), deepest + 6):
+                _check_left_open(brackets, 2, levels)
+
+
+def test_marks_are_found_outside_strings_and_none_in_an_escape() -> None:
+    pieces = (b"[", b"}", b'"', b"a", b'\\"', b"\\\\", b"\\n")
+    for chosen in itertools.product(pieces, repeat=5):
+        for began in (False, True):
+            in_string, marks = began, b""
+            for piece in chosen:
+                if piece == b'"':
+                    in_string = not in_string
+                elif not in_string and piece[:1] == b"\\":
+                    break  # no JSON: a backslash stands only in strings
+                elif not in_string and piece != b"a":
+                    marks += piece
+            else:
+                assert unescaped_marks(b"".join(chosen), began) == (marks, in_string), (chosen, began)

@@ -19,7 +19,7 @@ _SAID = rb'"method":"notifications/progress","params":\{(?:%b,%b|%b,%b)\}' % (_T
 _MESSAGE = rb'\{(?:"jsonrpc":"2\.0",%b|%b,"jsonrpc":"2\.0")\}' % (_SAID, _SAID)
 # As a plain event of wire/http/sse.py. Not possessive: before 3.11.5 such a group could lose a match.
 _RUN = re.compile(
-    rb"(?:(?:event: ?message\r?\n|id: ?[!-~]{0,200}\r?\n){0,4}data: ?%b(?:\r\n\r\n|\r?\n\n))*" % _MESSAGE
+    rb"(?:(?:event: ?message\r?\n|id: ?[!-~]{0,200}\r?\n){0,4}data: ?%b(?:\r\n\r\n|\r?\n\n))+" % _MESSAGE
 ).match
 
 
@@ -30,5 +30,6 @@ def end_of_progress(chunk: bytes) -> int:
     hidden, though here it could be no more than a word.
     """
     run = _RUN(chunk)
-    end = run.end() if run is not None else 0
-    return 0 if end and b"tools" in chunk[:end].lower() else end
+    if run is None or b"tools" in run[0].lower():
+        return 0
+    return run.end()
