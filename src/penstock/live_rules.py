@@ -13,11 +13,11 @@ from penstock.effects.real import RealEffects
 from penstock.gate.ruled import Rules
 from penstock.net.warden import Warden
 from penstock.open_links import open_shadow
-from penstock.policy.rules.interceptor import Interceptor
 
 if TYPE_CHECKING:
     from penstock.gate.record import Observer
     from penstock.peers import Peers
+    from penstock.policy.rules.interceptor import Interceptor
 
 log = logging.getLogger("penstock")
 
@@ -110,4 +110,6 @@ class LiveRules:
         rules = config.interceptor
         if rules is None or not rules.enabled:
             return None
+        from penstock.policy.rules.interceptor import Interceptor  # many files have servers and no rules
+
         return Interceptor(rules if self._fleet is None else self._fleet.shared_rules(rules), self._effects)

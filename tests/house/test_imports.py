@@ -59,6 +59,16 @@ def test_23_a_plain_filter_loads_nothing_of_a_fleet(tmp_path: Path) -> None:
     assert not {name for name in loaded if name.startswith(rooms)} - allowed
 
 
+@pytest.mark.parametrize(
+    ("rules", "is_loaded"), [("", False), ("\ninterceptor:\n  rules: []\n", True)], ids=["none", "some"]
+)
+def test_a_file_without_rules_loads_no_rules(tmp_path: Path, rules: str, is_loaded: bool) -> None:
+    path = tmp_path / "penstock.yaml"
+    path.write_text(f"tools: {{deny: [^write_]}}{rules}")
+    loaded = _modules(tmp_path, "--config", str(path))
+    assert ("penstock.policy.rules.interceptor" in loaded) == is_loaded
+
+
 def test_this_test_would_see_a_heavy_module(tmp_path: Path) -> None:
     twice = b'{"jsonrpc":"2.0","id":1,"method":"a","method":"b","n\xc3\xa4me":1}'
     assert "unicodedata" in _modules(tmp_path, "--deny", "x", attack=twice)

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from penstock.policy.tools.catalog import DeniedTool, ToolCatalog
 from penstock.policy.tools.token_estimate import shown_text
-from penstock.policy.tools.upstream_tools import Tool, UpstreamTools
+from penstock.policy.tools.upstream_tools import Tool
 from penstock.wire.json.ambiguity import members
 
 log = logging.getLogger("penstock")
@@ -33,15 +33,14 @@ def maybe_counter() -> Callable[[str], int] | None:
     return lambda text: len(encoding.encode(text, disallowed_special=()))
 
 
-def counted(catalog: ToolCatalog, listed: UpstreamTools, count: Callable[[str], int]) -> ToolCatalog:
-    """The catalog, seen of what was `listed`, with the exact count of each tool."""
-    tokens = {tool.name: count(shown_text(members(tool.raw))) for tool in reversed(listed.tools)}
+def counted(catalog: ToolCatalog, count: Callable[[str], int]) -> ToolCatalog:
+    """The catalog with the exact count of each tool."""
 
-    def recount(tool: Tool | DeniedTool) -> Tool | DeniedTool:
-        return structs.replace(tool, tokens=tokens[tool.name])
+    def recount(tool: Tool) -> Tool:
+        return structs.replace(tool, counted=count(shown_text(members(tool.raw))))
 
     return structs.replace(
         catalog,
         allowed=tuple(map(recount, catalog.allowed)),
-        denied=tuple(map(recount, catalog.denied)),
+        denied=tuple(DeniedTool(recount(denied.tool), denied.why) for denied in catalog.denied),
     )

@@ -36,7 +36,7 @@ async def show(config: ProxyConfig, form: str, tokenizer: str = "estimate") -> i
         _, tools = await UpstreamProbe(link, config.tools_seconds).learn()
         catalog = view(tools, config.choice)
         if count is not None:
-            catalog = counted(catalog, tools, count)
+            catalog = counted(catalog, count)
         _print(catalog, form, how)  # first: some upstreams take seconds to leave
     finally:
         await link.close()

@@ -317,7 +317,7 @@ def make_environment(pairs: list[str]) -> tuple[tuple[str, str], ...]:
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*").fullmatch
+_UNFIT_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 _OWN_HEADERS = frozenset(
     "accept accept-encoding connection content-length content-type host keep-alive last-event-id mcp-method "
     "mcp-name mcp-protocol-version mcp-session-id te trailer transfer-encoding upgrade".split()
@@ -345,7 +345,7 @@ def make_header(
     if name.lower() in _OWN_HEADERS:
         raise ConfigError(f"Invalid {where}: {name}", "This header is the proxy's own business")
     value = expand(value, f"{where} {name}", environ).strip(" \t")
-    if not _HEADER_VALUE(value):
+    if _UNFIT_IN_HEADER(value):
         raise ConfigError(f"Invalid {where}: {name}", "Its value has a control character")
     return name.encode(), value.encode()
 

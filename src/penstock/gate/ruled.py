@@ -20,7 +20,6 @@ from penstock.gate.gate import Gate
 from penstock.gate.task_wait import FAILED, TaskWait, closed
 from penstock.policy.exchange import NO_REQUEST, Exchange, Session
 from penstock.policy.rules.exchange import Context, Direction
-from penstock.policy.rules.interceptor import Interceptor
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.schema import SchemaCheck
 from penstock.policy.tools.tool_filter import ToolFilter
@@ -46,8 +45,9 @@ from penstock.wire.mcp.message import (
 )
 from penstock.wire.mcp.replies import printable
 
-if TYPE_CHECKING:  # loaded only where people are asked
+if TYPE_CHECKING:  # loaded only where people are asked, and where a file has rules
     from penstock.gate.held import Asker
+    from penstock.policy.rules.interceptor import Interceptor
 
 log = logging.getLogger("penstock")
 

@@ -163,8 +163,8 @@ class Dashboard:
             from penstock.watch.tool_facts import ToolFacts
 
             self.tools = ToolFacts(self.facts.choice)
-        if self.tools.is_news(record):
-            self._tell(self.tools.facts or {})
+        if self.tools.is_news(record) and self._audience and self.tools.facts is not None:
+            self._audience.tell(self.tools.facts)
 
     def _tell(self, facts: dict[str, object]) -> None:
         if self._audience:

@@ -15,13 +15,17 @@ LIST = "tools/list"
 
 
 class ToolFacts:
-    """Collects the pages of tool lists, and says what they come to."""
+    """Collects the pages of tool lists, and says what they come to.
+
+    A list is worked out when somebody asks for it: until then a proxy that nobody watches only keeps it.
+    """
 
     def __init__(self, choice: ToolFilter) -> None:
         self._choice = structs.replace(choice, budget=None)  # what it costs is shown, whatever that is
         self._budget = choice.budget
         self._pages: dict[str, list[bytes]] = {}  # by session, while a list has more of them
-        self.facts: dict[str, object] | None = None
+        self._unread: list[bytes] = []  # the newest whole list, until somebody asks
+        self._facts: dict[str, object] | None = None
 
     def is_news(self, record: Record) -> bool:
         """Takes a record; True when it completed a list."""
@@ -40,11 +44,23 @@ class ToolFacts:
             if len(self._pages) < 100:
                 self._pages[record.session.id] = pages
             return False
-        try:
-            catalog = build_catalog(pages, self._choice)
-        except BadToolList:
-            return False
-        self.facts = {
+        self._unread = pages
+        return True
+
+    @property
+    def facts(self) -> dict[str, object] | None:
+        """The newest list that could be read."""
+        if self._unread:
+            pages, self._unread = self._unread, []
+            try:
+                self._facts = self._read(pages)
+            except BadToolList:
+                pass
+        return self._facts
+
+    def _read(self, pages: list[bytes]) -> dict[str, object]:
+        catalog = build_catalog(pages, self._choice)
+        return {
             "tap": "tools",
             "tools": [
                 *({"name": one.name, "tokens": one.tokens, "state": "allowed"} for one in catalog.allowed),
@@ -60,7 +76,6 @@ class ToolFacts:
             ],
             "budget": self._budget.most if self._budget is not None else None,
         }
-        return True
 
 
 def _asks_further(request: Record | None) -> bool:

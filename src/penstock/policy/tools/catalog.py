@@ -27,9 +27,18 @@ if TYPE_CHECKING:
 class DeniedTool(Struct, frozen=True):
     """A tool that is hidden, and why."""
 
-    name: str
+    tool: Tool
     why: Denial
-    tokens: int
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.tool.name
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens are saved by hiding it."""
+        return self.tool.tokens
 
 
 class ToolCatalog(Struct, frozen=True):
@@ -83,10 +92,10 @@ def view(tools: UpstreamTools, choice: ToolFilter) -> ToolCatalog:
         if denial is None:
             allowed.append(tool)
         else:
-            denied.append(DeniedTool(tool.name, denial, tool.tokens))
+            denied.append(DeniedTool(tool, denial))
     if doubtful:
         # Which of the two a call would run, only the upstream knows.
-        denied += [DeniedTool(t.name, doubtful[t.name], t.tokens) for t in allowed if t.name in doubtful]
+        denied += [DeniedTool(tool, doubtful[tool.name]) for tool in allowed if tool.name in doubtful]
         allowed = [tool for tool in allowed if tool.name not in doubtful]
     remarks: list[str] = []
     if denied and not allowed and all(tool.why is NOT_ANNOTATED for tool in denied):

@@ -42,8 +42,14 @@ class Tool(Struct, frozen=True):
 
     name: str
     raw: bytes
-    tokens: int
     is_read_only: bool
+    counted: int | None = None  # its tokens, where somebody has counted them
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens it is. Estimated when asked for: that takes as long as reading the tool does,
+        and few who read a list want to know."""
+        return tool_tokens(members(self.raw)) if self.counted is None else self.counted
 
 
 class UpstreamTools(Struct, frozen=True):
@@ -106,7 +112,7 @@ def read_tool(raw: bytes, fault: str | None = None) -> Tool:
         ) from None
     except (NotJson, NotAnObject, KeyError, msgspec.DecodeError, UnicodeDecodeError):
         raise BadToolList(f"an entry that has no name is left out: {_glimpse(raw)}") from None
-    if not 0 < len(name) <= limits.NAME_LENGTH or not name.isprintable() or " " in name:
+    if not is_tool_name(name):
         raise BadToolList(
             f'the tool "{printable(name)}" is left out: '
             f"a name has 1 to {limits.NAME_LENGTH} visible characters"
@@ -114,7 +120,12 @@ def read_tool(raw: bytes, fault: str | None = None) -> Tool:
     fault = _maybe_fault(entry) or fault
     if fault is not None:
         raise BadToolList(f'the tool "{printable(name)}" is left out: {fault}')
-    return Tool(name, raw, tool_tokens(entry), _is_read_only(entry))
+    return Tool(name, raw, _is_read_only(entry))
+
+
+def is_tool_name(name: str) -> bool:
+    """Whether a tool can be called so: visible characters, and not too many."""
+    return 0 < len(name) <= limits.NAME_LENGTH and name.isprintable() and " " not in name
 
 
 def _maybe_fault(entry: Members) -> str | None:
