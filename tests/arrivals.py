@@ -89,7 +89,8 @@ def _check_names(message: reading.Message) -> None:
         assert set(message.result) == set(members(message.envelope["result"])), message.raw
 
 
-def _count_scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def count_scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes are scanned from now on, each time."""
     scanned: list[int] = []
     skip = arrival._skip
 
@@ -103,17 +104,18 @@ def _count_scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def check_scanned_once(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sees that what is scanned is never scanned again."""
-    scanned = _count_scanned(monkeypatch)
+    scanned = count_scanned(monkeypatch)
     judge, seen = arrive(raw, 50_000)
     assert seen is None
     assert judge.maybe_digest() is not None
     assert len(raw) - ARRIVAL_BYTES < sum(scanned) < len(raw) * 1.01
+    assert len(scanned) <= len(raw) // ARRIVAL_BYTES + 3  # in fragments that are as large as they may be
 
 
 def check_what_is_left(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sees that after its last byte a constant amount of work is left."""
     judge, _ = arrive(raw[:-1], 50_000)
-    scanned = _count_scanned(monkeypatch)
+    scanned = count_scanned(monkeypatch)
     assert judge.takes(raw[-1:])
     digest = judge.maybe_digest()
     assert digest is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.wire.http import sse
+from penstock.wire.http.sse import SseEvent
+
 
 def lines_of(stream: bytes) -> list[bytes]:
     """The finished lines of `stream`, without a byte order mark before the first."""
@@ -40,3 +43,28 @@ def fields_by_the_book(stream: bytes) -> list[tuple[str, bytes]]:
         elif name == b"event":
             event_type = value
     return dispatched
+
+
+def by_the_long_way(stream: bytes) -> list[SseEvent]:
+    """The events of a whole stream: line by line, and each read without a shortcut."""
+    events, begin, at = [], 0, 0
+    ends = [b"\r\n"]  # how the line before ended, unless we are within one
+    while at < len(stream):
+        end = b"\r\n" if stream.startswith(b"\r\n", at) else stream[at : at + 1]
+        if end not in (b"\r\n", b"\r", b"\n"):
+            ends, at = [], at + 1
+            continue
+        # An LF behind the CR of a blank line belongs to it only where the line before ended in CRLF.
+        if end == b"\r\n" and ends and ends[0] != b"\r\n":
+            end = b"\r"
+        if end == b"\n" and stream[at - 1 : at] == b"\r":
+            ends, at = [b"\r\n"], at + 1  # one that does not: the next event begins with it
+            continue
+        if end == b"\r" and ends == [b"\r\n"] and at + 1 == len(stream):
+            break  # its LF may still come
+        at += len(end)
+        if ends:
+            events.append(sse._read_fields(stream[begin:at], not events))
+            begin = at
+        ends = [end]
+    return events

@@ -1,270 +1,223 @@
-"""What arrives in pieces is judged on its way, as the strict readers judge the whole."""
+"""Fragments of a message: how much of each is taken, in how many scans, and what is kept to stand for it."""
 
 from __future__ import annotations
 
-import json
-import tracemalloc
-from typing import Any
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from arrivals import (
-    CALL,
-    TEXT,
-    arrive,
-    check_arrival,
-    check_scanned_once,
-    check_what_is_left,
-    large_result,
-)
+from arrivals import TEXT, WORD, arrive, count_scanned, fragments_of, large_result
 from penstock import limits
-from penstock.wire.http.sse import SseEvent, SseReader
-from penstock.wire.json import digests
-from penstock.wire.json.arrival import ARRIVAL_BYTES
-from penstock.wire.mcp import message as reading
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
-from penstock.wire.mcp.ndjson import LineSplitter
-from two_readings import edits, outcome
+from penstock.wire.json import arrival
+from penstock.wire.json.ambiguity import NotJson
+from penstock.wire.json.arrival import Arrival
 
-MB = 1024 * 1024
-RECORDS = [{"id": i, "name": f"r {i}", "tags": ["a", "]"], "deep": {"x": [i * 1.5, None]}} for i in range(9)]
-EXAMPLES = [
-    json.dumps(value, ensure_ascii=ascii_only, separators=separators).encode()
-    for value in (
-        {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": 'a"\\\n[{é€😀' * 9}]}},
-        {"jsonrpc": "2.0", "id": "é", "result": {"content": [], "structuredContent": {"r": RECORDS}}},
-        {"jsonrpc": "2.0", "id": 7, "error": {"code": -1, "message": "m" * 90, "data": [[[]], {}]}},
-        {"jsonrpc": "2.0", "method": "tools/call", "id": 3, "params": {"name": "echo", "arguments": RECORDS}},
-        {"jsonrpc": "2.0", "id": 3, "method": "m" * 60, "params": {"data": "d" * 200, "name": "n" * 60}},
-        {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": RECORDS}},
-        {
-            "result": {"tools": [{"name": "shell", "inputSchema": {}}], "x": "y" * 99},
-            "id": 9,
-            "jsonrpc": "2.0",
-        },
-    )
-    for ascii_only in (True, False)
-    for separators in (None, (",", ":"))
-]
-HOSTILE = [
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":[[,1],"%b"]}}' % (b"x" * 90),
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":[[1 2],"%b"]}}' % (b"x" * 90),
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"a" "b"},"%b"]}}' % (b"x" * 90),
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"a":1,},"%b"]}}' % (b"x" * 90),
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":["%b\n%b"]}}' % (b"x" * 40, b"y" * 40),
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":["%b\\q%b"]}}' % (b"x" * 40, b"y" * 40),
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":["%b\xff%b"]}}' % (b"x" * 40, b"y" * 40),
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":["%b\xe2\x82%b"]}}' % (b"x" * 40, b"y" * 40),
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":[%b],"a":[}]}}' % b",".join([b"01"] * 30),
-    b'{"jsonrpc":"2.0","id":1,"result":{"content":[%b}}' % b",".join([b"[]"] * 30),
-    b'{"jsonrpc":"2.0","id":1,"result":{"a":[{"b":"%b"}]}},{"jsonrpc":"2.0"}' % (b"x" * 90),
-    b'{"jsonrpc":"2.0","id":1,"result":{"a":[{"b":"%b"}]}} x' % (b"x" * 90),
-    b'{"jsonrpc":"2.0","id":1,"result":{"a":[{"b":"%b"}]},"id":2}' % (b"x" * 90),
-    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":[{"b":"%b"}],"name":"a","Name":"b"}}'
-    % (b"x" * 90),
-    b'[{"jsonrpc":"2.0","id":1,"result":{"a":["%b"]}}]' % (b"x" * 90),
-    b'{"jsonrpc":"2.0","id":1,"result":{"a":["%b\\ud83d","\\ude00%b\\"]}}' % (b"x" * 40, b"y" * 40),
-    b'{"jsonrpc":"2.0","id":%b,"result":{}}' % (b"1" * 200),
-    b'{"jsonrpc":"2.0","id":1,%b"result":{}}' % (b" " * 200),
-    b'{"jsonrpc":"2.0","id":1,"result":{"%b":1,"%b":2}}' % (b"n" * 90, b"n" * 90),
-    b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{"a":["%b"]}}' % (b"x" * 90),
-]
+IN_ARRAY, IN_NAME, IN_VALUE = b'{"a":{"b":["', b'{"a":{"b":{"', b'{"a":{"b":[[{"q":"'
+BEHIND_COMMA = b'{"a":{"b":[1,'
 
 
-@pytest.mark.parametrize("raw", EXAMPLES + HOSTILE, ids=range(len(EXAMPLES + HOSTILE)))
-@pytest.mark.parametrize("size", [4, 16, 64])
-def test_it_is_judged_alike_whole_and_byte_by_byte(raw: bytes, size: int) -> None:
-    ways = {check_arrival(raw, step, size) for step in (1, 2, 7, len(raw))}
-    assert ways != {"hopeless"} or raw in HOSTILE
-
-
-@pytest.mark.parametrize("raw", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_it_is_judged_alike_wherever_a_fragment_ends(raw: bytes) -> None:
-    for size in range(2, len(raw)):
-        assert check_arrival(raw, 5, size) != "hopeless"
-
-
-def _json(depth: int) -> st.SearchStrategy[Any]:
-    texts = st.text(max_size=30) | st.sampled_from(['"', "\\", '\\"', "]}", "[{", "\ud83d", "é€😀", "\x1f"])
-    scalars = (
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
-    )
-    return st.recursive(
-        scalars,
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-        max_leaves=depth,
-    )
-
-
-@st.composite
-def _messages(draw: st.DrawFn) -> bytes:
-    value = draw(
-        st.fixed_dictionaries(
-            {"jsonrpc": st.just("2.0"), "id": st.integers() | st.text(max_size=40)},
-            optional={
-                "result": st.dictionaries(st.sampled_from(["content", "structuredContent", "a"]), _json(20)),
-                "method": st.sampled_from(["tools/call", "m" * 50]),
-                "params": st.dictionaries(st.sampled_from(["name", "arguments", "_meta"]), _json(20)),
-                "error": _json(10),
-            },
-        )
-    )
-    text = json.dumps(
-        dict(draw(st.permutations(list(value.items())))),
-        ensure_ascii=draw(st.booleans()),
-        indent=draw(st.sampled_from([None, None, 1])),
-        separators=draw(st.sampled_from([None, (",", ":")])),
-    )
-    return draw(edits(text.encode("utf-8", "surrogatepass")))
-
-
-@settings(max_examples=600, deadline=None)
-@given(
-    _messages(),
-    st.sampled_from([1, 3, 11, 1000]),
-    st.sampled_from([3, 8, 20, 50]),
-    st.sampled_from([99, 4096]),
-)
-def test_any_message_is_judged_on_its_way_as_it_is_whole(raw: bytes, step: int, size: int, most: int) -> None:
-    check_arrival(raw, step, size, most)
+def _taken(monkeypatch: pytest.MonkeyPatch, *fragments: bytes) -> tuple[int, int, bytes]:
+    """Of the last of these fragments: how much was taken, in how many scans, and the digest then."""
+    scanned = count_scanned(monkeypatch)
+    judge = Arrival()
+    taken = 0
+    for fragment in fragments:
+        scanned.clear()
+        taken = judge._take(fragment)
+    return taken, len(scanned), bytes(judge._kept)
 
 
 @pytest.mark.parametrize(
-    "raw",
+    ("fragment", "left"),
     [
-        TEXT,
-        CALL,
-        large_result(b'{"content":[{"type":"text","text":"%b"}]}' % (b'{\\"a\\":[1]}\\n' * 200_000)),
-        large_result(b'{"structuredContent":{"r":[%b]}}' % b",".join([b'{"a":[1,{"b":"c"}]}'] * 100_000)),
-        large_result(b'{"structuredContent":{"r":[%b]}}' % b",".join([b"[" * 60 + b"]" * 60] * 20_000)),
-        large_result(b'{"content":[%b],"a":"%b"}' % (b"1," * MB + b"1", b"y" * MB)),
+        (b'{"a":{"b":{"c":["x', 0),
+        (b'{"a":{"b":{"c":"x', 0),
+        (b'{"a":{"b":{"c":1,"x', 0),
+        (b'{"a":{"b":{"x', 0),
+        (b'{"a":{"b":{ \n"x', 0),
+        (b'{"a":{"b":{"c": "x', 0),
+        (b'{"a":{"b":{"c":"x"', 1),  # what comes behind the last comma is a string: up to its end
+        (b'{"a":{"b":{"c":"x" ', 2),
+        (b'{"a":{"b":{"c" :', 3),
+        (b'{"a":{"b":{"c":12', 4),
+        (b'{"a":{"b":{"c":[{', 4),
+        (b'{"a":{"b":["c",12', 2),
+        (b'{"a":{"b":["c",[{', 2),
+        (b'{"a":{"b":["c" , 12', 3),
+        (b'{"a":{"b":[["c"],[12],[{', 2),
+        (b'{"', 0),
+        (b' {"a', 0),
+        (b'\t{"a":1,', 0),
+        (b'{"a":1}', 4),
+        (b'{"a":[1,]', 1),
+        (b'{"a":"\\', 1),
+        (b'{"a":"\\u00e', 5),
+        (b'{"a":"\\u00e9', 0),
+        (b'{"a":"\xe2\x82', 2),
     ],
-    ids=["text", "call", "JSON in text", "records", "nests", "numbers"],
 )
-def test_after_the_last_byte_the_same_little_is_left_howeverlarge_result(
-    raw: bytes, monkeypatch: pytest.MonkeyPatch
+def test_a_fragment_is_taken_up_to_its_last_cut_in_one_scan(
+    fragment: bytes, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_what_is_left(raw, monkeypatch)
+    kept = fragment[: len(fragment) - left]
+    assert _taken(monkeypatch, fragment) == (len(kept), 1, kept)
 
 
-@pytest.mark.parametrize("raw", [TEXT, CALL], ids=["text", "call"])
-def test_nothing_is_scanned_twice(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_scanned_once(raw, monkeypatch)
-
-
-def test_levels_are_counted_across_fragments() -> None:
-    pad = b'"%b",' % (b"x" * ARRIVAL_BYTES)
-    for levels, is_fine in ((limits.NESTING, True), (limits.NESTING + 1, False)):
-        inner = levels - 2
-        raw = large_result(b'{"a":%b%b%b}' % ((b"[" + pad) * inner, b"1", b"]" * inner))
-        judge, seen = arrive(raw, 20_000)
-        assert (judge.maybe_digest() is not None) is is_fine
-        assert (seen is None) is is_fine
+def test_a_string_that_just_ends_may_be_a_name_or_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _taken(monkeypatch, b'{"a":{"c"') == (8, 2, b'{"a":{"c')
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [b"[" * 200, b"}", b'"a":1', b"nul,", b"\x01", b"\xff", b"01,"],
-    ids=lambda bad: bad[:9].decode("latin-1"),
+    ("first", "second", "left", "digest"),
+    [
+        (IN_ARRAY, b'xx",2,"yy', 0, b'{"a":{"b":["'),
+        (IN_ARRAY, b'xx"],"n', 0, b'{"a":{"b":["xx"],"n'),
+        (IN_ARRAY, b'xx"]},"c":{"', 0, b'{"a":{"b":["xx"]},"c":{"'),
+        (IN_ARRAY, b'xx"]},"c":1,', 0, b'{"a":{"b":["xx"]},"c":1,'),
+        (IN_ARRAY, b'xx",[[{"', 0, b'{"a":{"b":["",[[{"'),
+        (IN_ARRAY, b'xx",[[{"q":"', 0, b'{"a":{"b":["",[[{"":"'),
+        (IN_ARRAY, b'xx",[[1,', 0, b'{"a":{"b":["",[[0,'),
+        (IN_ARRAY, b'",1', 1, b'{"a":{"b":["",'),
+        (IN_ARRAY, b'xx"}', 2, b'{"a":{"b":["'),
+        (IN_NAME, b'xx":2,"yy', 0, b'{"a":{"b":{"'),
+        (IN_NAME, b'xx":2},"n', 0, b'{"a":{"b":{"xx":2},"n'),
+        (IN_NAME, b'xx":[[{"', 0, b'{"a":{"b":{"":0,"":[[{"'),
+        (IN_NAME, b'xx":{"q":"', 0, b'{"a":{"b":{"":0,"":{"":"'),
+        (IN_NAME, b'xx":[[1,', 0, b'{"a":{"b":{"":0,"":[[0,'),
+        (IN_NAME, b'xx":"', 0, b'{"a":{"b":{"":0,"":"'),
+        (IN_NAME, b'xx":1,', 0, b'{"a":{"b":{"":0,'),
+        (IN_NAME, b'xx":1}}}', 6, b'{"a":{"b":{"'),
+        (IN_VALUE, b'x"}],[[1,', 0, b'{"a":{"b":[[{"q":""}],[[0,'),
+        (IN_VALUE, b'x"},{"z', 0, b'{"a":{"b":[[{"q":""},{"'),
+        (IN_VALUE, b'x"},{"z":[2,', 0, b'{"a":{"b":[[{"q":""},{"":[0,'),
+        (IN_VALUE, b'x"},"w', 0, b'{"a":{"b":[[{"q":""},"'),
+        (IN_VALUE, b'x","y', 0, b'{"a":{"b":[[{"q":"","'),
+        (IN_VALUE, b'x","y":"z', 0, b'{"a":{"b":[[{"q":"'),
+        (IN_VALUE, b'x"}],3,', 0, b'{"a":{"b":[[{"q":""}],'),
+        (IN_VALUE, b'x"}]],"n', 0, b'{"a":{"b":[[{"q":"x"}]],"n'),
+        (BEHIND_COMMA, b"2,3,", 0, b'{"a":{"b":[1,'),
+        (BEHIND_COMMA, b"2,3", 1, b'{"a":{"b":[1,'),
+        (BEHIND_COMMA, b'2],"n', 0, b'{"a":{"b":[1,2],"n'),
+        (BEHIND_COMMA, b'"xx', 0, b'{"a":{"b":[1,0,"'),
+        (BEHIND_COMMA, b'["xx', 0, b'{"a":{"b":[1,0,["'),
+        (BEHIND_COMMA, b'{"xx":1,', 0, b'{"a":{"b":[1,0,{"":0,'),
+        (BEHIND_COMMA, b'2]},"q":{"r":{"s', 0, b'{"a":{"b":[1,2]},"q":{"r":{"s'),
+    ],
 )
-def test_what_is_hopeless_is_known_at_once(bad: bytes) -> None:
-    begin = b'{"jsonrpc":"2.0","id":1,"result":{"content":[['
-    raw = begin + bad + b'"x",' * MB
-    judge, seen = arrive(raw, ARRIVAL_BYTES)
-    assert seen is not None
-    assert seen <= 2 * ARRIVAL_BYTES
+def test_what_nobody_looks_at_is_left_out_of_the_digest(
+    first: bytes, second: bytes, left: int, digest: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one scan; where a string was cut, one more has shown that it ends in this fragment."""
+    scans = 1 if first is BEHIND_COMMA else 2
+    assert _taken(monkeypatch, first, second) == (len(second) - left, scans, digest)
+
+
+def test_a_string_that_goes_on_becomes_too_long_for_a_word_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fragments_of(8, 4096):
+        fill = b"x" * WORD
+        begin = b'{"a":"'
+        assert _taken(monkeypatch, begin, b"yy") == (2, 1, begin + fill)
+        assert _taken(monkeypatch, begin, b"yy", b"zz") == (2, 1, begin + fill)
+        again = b'","c":{"d":"'
+        assert _taken(monkeypatch, begin, b"yy", again, b"zz") == (2, 1, begin + fill + again + fill)
+        assert _taken(monkeypatch, IN_NAME, b"yy", b"zz") == (2, 1, IN_NAME + b"yyzz")  # a name is kept
+        assert _taken(monkeypatch, IN_ARRAY, b"yy", b"zz") == (2, 1, IN_ARRAY)
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        (b"{1,",),
+        (b'{"a":1}},',),
+        (b'{"a":1},',),
+        (b'{"a":' + b"[" * limits.NESTING + b"1,",),
+        (BEHIND_COMMA, b"2]},1,"),
+        (BEHIND_COMMA, b",2"),
+        (BEHIND_COMMA, b"2]}}}},"),
+        (BEHIND_COMMA, b"2]}},"),
+        (BEHIND_COMMA, b'"\xff", '),
+        (IN_ARRAY, b'xx"},1,'),
+        (IN_ARRAY, b'xx":1,'),
+        (IN_NAME, b'xx",1,'),
+        (IN_ARRAY, b"x\xffxxx"),
+        (IN_ARRAY, b"x\xe2\x82x"),
+    ],
+)
+def test_what_no_more_could_make_json_is_refused_with_its_fragment(fragments: tuple[bytes, ...]) -> None:
+    judge = Arrival()
+    *good, bad = fragments
+    for fragment in good:
+        assert judge._take(fragment) == len(fragment)
+    with pytest.raises(NotJson):
+        judge._take(bad)
+
+
+@pytest.mark.parametrize(
+    ("end", "size"),
+    [
+        *((b"x", 0), (b"\xbf", 0), (b"\xc0", 1), (b"\xc3", 1), (b"\xc3\xa9", 0), (b"\xdf\xbf", 0)),
+        *((b"\xe0", 1), (b"\xe0\xa0", 2), (b"\xe2\x82\xac", 0), (b"\xef\xbf\xbf", 0)),
+        *((b"\xf0", 1), (b"\xf0\x90", 2), (b"\xf0\x90\x80", 3), (b"\xf0\x9f\x98\x80", 0)),
+        *((b"\\", 1), (b"\\\\", 0), (b"\\\\\\", 1), (b"\\n", 0), (b"\\u", 2), (b"\\u1", 3), (b"\\u12", 4)),
+        *(
+            (b"\\u123", 5),
+            (b"\\u1234", 0),
+            (b"\\\\u123", 0),
+            (b"\\\\\\u123", 5),
+            (b"\\nu123", 0),
+            (b"\\x123", 0),
+        ),
+    ],
+)
+def test_neither_a_character_nor_an_escape_is_cut(end: bytes, size: int) -> None:
+    for before in (b"", b"a", b"12345", b'"', b"\\\\"):
+        assert arrival._unfinished_bytes(before + end) == size
+
+
+NOT_TO_BE_CUT = [
+    b"[" + TEXT[:100_000],
+    b' "' + TEXT[:100_000],
+    b'{"a":"b","id":' + b"1" * 500_000,
+    b'{"a":"b",' + b"".join(b'"n%d":"%b",' % (n, b"x" * 100) for n in range(4_000)),
+    b'{"a":[' + b'"x",' * 50_000 + b"nul," + b'"x",' * 50_000,
+]
+
+
+@pytest.mark.parametrize("raw", NOT_TO_BE_CUT, ids=["array", "string", "number", "members", "fault"])
+@pytest.mark.parametrize("step", [3_000, 600_000])
+def test_who_has_given_up_keeps_nothing(raw: bytes, step: int) -> None:
+    judge, _ = arrive(raw, step)
+    assert judge.takes(b'"x",' * 30_000)
+    assert (judge._pending, judge._kept) == (b"", b"")
     assert judge.maybe_digest() is None
-    assert outcome(read_upstream_message, raw[:seen])[0] == reading.PARSE_ERROR  # type: ignore[index]
 
 
-def test_what_was_left_out_is_never_taken_for_the_message() -> None:
-    name = b"a" * 2000
-    raw = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b%b"}}' % (
-        name,
-        b"b" * 3 * ARRIVAL_BYTES,
-    )
-    judge, _ = arrive(raw, 9_000)
-    digest = judge.maybe_digest()
-    assert digest is not None
-    assert len(digest) < len(raw) // 2
-    assert reading._maybe_judged(raw, digest, read_client_message) is None
-    digests.leave(raw, digest)
-    assert outcome(read_client_message, raw) == outcome(read_client_message, raw)
+def test_a_number_may_be_as_long_as_the_largest_fragment() -> None:
+    """The fragments grow by 24, up to 96 bytes, from behind the first comma on."""
+    for digits in range(60, 130):
+        raw = b'{"a":[[[1,%b,%b2]]]}' % (b"2" * digits, b"3," * 60)
+        with fragments_of(24, 96):
+            judge, seen = arrive(raw, 1_000)
+            assert seen is None
+            assert (judge.maybe_digest() is None) is (digits + 1 > 96), digits
 
 
-def test_a_refusal_is_in_the_words_about_the_whole() -> None:
-    raw = large_result(b'{"a":["%b"]},"id":2' % (b"x" * 3 * ARRIVAL_BYTES))
-    judge, _ = arrive(raw, 9_000)
-    digest = judge.maybe_digest()
-    assert digest is not None
-    for read in (read_client_message, read_upstream_message):
-        digests.leave(raw, digest)
-        assert outcome(read, raw) == outcome(read, raw)
-        assert not digests.has(raw)
+def test_what_is_no_larger_than_its_first_fragment_has_no_digest() -> None:
+    for size in (30, 200):
+        raw = large_result(b'{"a":["%b"]}' % (b"x" * size))
+        with fragments_of(2 * 90, 4096):
+            judge, seen = arrive(raw, 7)
+            assert seen is None
+            assert (judge.maybe_digest() is None) is (len(raw) < 90)
 
 
-def test_judging_keeps_little() -> None:
-    chunk = b"x" * ARRIVAL_BYTES
-    judge, _ = arrive(large_result(b'{"content":[{"type":"text","text":"'), 99)
-    tracemalloc.start()
-    try:
-        for _ in range(160):
-            assert judge.takes(chunk)
-        assert tracemalloc.get_traced_memory()[1] < 8 * ARRIVAL_BYTES
-    finally:
-        tracemalloc.stop()
+def test_of_the_end_no_more_is_kept_than_two_edges() -> None:
+    for size in range(70_000, 140_000, 2_000):
+        judge, _ = arrive(large_result(b'{"a":["%b"]}' % (b"x" * size)), 9_000)
+        digest = judge.maybe_digest()
+        assert digest is not None
+        assert len(digest) <= 3 * 4096  # one at the beginning
 
 
-def test_a_digest_is_for_those_very_bytes_and_for_one_reader() -> None:
-    raw = bytes(bytearray(TEXT))
-    digests.leave(raw, b"{}")
-    assert digests.maybe_take(bytes(bytearray(raw))) is None
-    assert digests.has(raw)
-    assert digests.maybe_take(raw) == b"{}"
-    assert digests.maybe_take(raw) is None
-    digests.leave(raw, b"{}")
-    digests.leave(CALL, None)
-    assert not digests.has(raw)
-
-
-@pytest.mark.parametrize("step", [999, 70_000])
-@pytest.mark.parametrize(
-    ("before", "after", "is_judged"),
-    [
-        (b"data: ", b"\n\n", True),
-        (b"event: message\r\nid: 7\r\ndata:", b"\r\n\r\n", True),
-        (b"data: ", b"\ndata:  \n\n", False),
-        (b"data: ", b"\nid: 9\n\n", False),
-        (b"data: ", b"\n:\n\n", False),
-        (b": hello\ndata: ", b"\n\n", False),
-        (b"data: [\ndata: ", b"\ndata: ]\n\n", False),
-    ],
-)
-def test_a_message_in_an_event_is_judged_while_it_arrives(
-    before: bytes, after: bytes, is_judged: bool, step: int
-) -> None:
-    reader = SseReader(limits.MESSAGE_BYTES)
-    stream = before + TEXT[: 2 * 60_000] + b'"}]}}' + after + b"data: {}\n\n"
-    found = [event for at in range(0, len(stream), step) for event in reader.feed(stream[at : at + step])]
-    large, small = found
-    assert isinstance(large, SseEvent)
-    assert isinstance(small, SseEvent)
-    assert small.data == b"{}"
-    assert large.data is not None
-    assert digests.has(large.data) is is_judged
-    assert outcome(read_upstream_message, large.data) == outcome(read_upstream_message, large.data)
-
-
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_line_is_judged_while_it_arrives(end: bytes) -> None:
-    splitter = LineSplitter()
-    found = [line for at in range(0, len(CALL), 65_536) for line in splitter.feed(CALL[at : at + 65_536])]
-    found += splitter.feed(end + b"{}\n")
-    assert found == [CALL, b"{}"]
-    assert isinstance(found[0], bytes)
-    assert digests.has(found[0])
-    message = read_client_message(found[0])
-    assert isinstance(message, Message)
-    assert (message.members, message.tool) == (None, "echo")
+def test_a_fault_near_the_end_is_found_when_the_message_is_whole() -> None:
+    judge, seen = arrive(large_result(b'{"a":["%b",nul,"%b"]}' % (b"x" * 70_000, b"x" * 9_000)), 5_000)
+    assert seen is None
+    assert judge.maybe_digest() is None
