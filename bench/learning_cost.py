@@ -1,16 +1,18 @@
 """What learning costs: alerts while traffic passes, shadow sets, and suggestions over a recording.
 
-    python -m bench.learning_cost [--latency] [--rounds N] [--calls N]
+    python -m bench.learning_cost [instructions] [time] [suggest] [--rounds N] [--calls N]
 
-Counted are the instructions of one call from stdio to stdio, with what is done after it in a thread, as
-`bench.instructions` counts them: alerts beside nothing, a shadow set beside the same set in force. With
---latency the median latency too, of variants that run at the same time and are measured in turn, in many
-short rounds ("off again" says how far to trust it). The targets are those that it all was planned with.
+Calls go from stdio to stdio: alerts beside the same file without them, a shadow set beside the same set in
+force. Instructions are counted as `bench.instructions` does, with what is done after the call in a thread.
+Processor time is that of the whole process on one core, kernel and thread included, and latency the median;
+both are ratios, of variants that run at the same time and are measured in turn, round by round ("again" is
+the first once more, and says how far to trust them). The targets are those that it all was planned with.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import statistics
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,14 +29,17 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from bench import instructions  # noqa: E402
-from bench.targets import Target, Upstream, penstock  # noqa: E402
-from bench.workloads import CALL  # noqa: E402
+from bench.messages import call_tail  # noqa: E402
+from bench.targets import Spec, Target, Upstream, penstock  # noqa: E402
+from bench.workloads import Workload  # noqa: E402
+from penstock.observe import bounds  # noqa: E402
 from sessions import START, RecordingMaker  # type: ignore[import-not-found]  # noqa: E402
 
 CPU = {"alerts": ("file", 1.08), "shadow": ("live", 1.1)}
-P50 = {"alerts": ("off", 1.02)}
+P50 = {"alerts": 1.02}
 MESSAGES_A_SECOND = 10_000
 EXCHANGES = 50, 150
+_IDLE = 0.002  # seconds of the processor in a second: whoever spends less waits
 _TICKS = 10  # of processor time in a second and a half: whoever spends less waits
 
 
@@ -96,6 +102,22 @@ CALLS: dict[str, Callable[[int], bytes]] = {
 }
 
 
+class _FourArguments(Workload):
+    """Calls with four arguments, as often as asked: no text comes twice in a run."""
+
+    def request(self, number: int) -> bytes:
+        params = {"name": "short", "arguments": _arguments(next(_NUMBERS))}
+        message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        return json.dumps(message, separators=(",", ":")).encode()
+
+
+_NUMBERS = itertools.count()
+WORKLOADS = {
+    "one argument": Workload("one", call_tail("short", b'{"path":"a/b"}'), tool="short"),
+    "four arguments": _FourArguments("four", b"", tool="short"),
+}
+
+
 def options(work: Path) -> dict[str, list[str]]:
     """The options of each variant."""
     _usual(work / "usual.jsonl")
@@ -118,9 +140,7 @@ def options(work: Path) -> dict[str, list[str]]:
     sets = [{"name": "now", "share": 100}, {"name": "next", "file": str(work / "set.json"), "shadow": True}]
     return {
         "off": [],
-        "off again": [],
-        "file": config("file", {"interceptor": {"rules": []}}),  # one that has no rules, but may get some
-        "record": ["--record", str(work / "record.jsonl")],
+        "file": config("file", {}),  # which may get rules
         "alerts": config("alerts", {"anomalies": {"baseline": str(work / "b"), "budget": "1/2"}}),
         "live": config("live", {"interceptor": {"rules": _rules()}}),
         "shadow": config("shadow", {"interceptor": {"rules": []}, "variants": {"sets": sets}}),
@@ -136,8 +156,6 @@ def count() -> bool:
             counts: dict[str, int] = {}
             print(f"Instructions of one call with {what}, stdio to stdio")
             for name, words in variants.items():
-                if name in ("off again", "record"):
-                    continue  # there for the latency
                 way = instructions.Way(partial(_over_stdio, ask, words), *EXCHANGES)
                 found = counts[name] = instructions.count(way)
                 beside, most = CPU.get(name, ("off", 0.0))
@@ -164,32 +182,90 @@ def _until_idle(pid: int) -> None:
         time.sleep(1.5)
 
 
-def measure(front: str, back: str, rounds: int, calls: int) -> bool:
-    """Measures the latency over one pair and prints its table; False when a target is missed."""
+def measure(rounds: int, calls: int) -> bool:
+    """Measures processor time and latency and prints their table; False when a target is missed."""
+    is_met = True
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
+        variants = options(work)
         upstream = Upstream(work)
-        targets: dict[str, Target] = {}
         try:
-            for name, words in options(work).items():
-                spec = penstock(front, back, *words, name=name.replace(" ", "-"))
-                targets[name] = Target(spec, upstream, work)
-            p50s: dict[str, list[float]] = {name: [] for name in targets}
-            for _ in range(rounds):
-                for name, target in targets.items():
-                    p50s[name].append(target.measure(CALL, calls, 1)[0].p50)
+            for what, workload in WORKLOADS.items():
+                for beside, name in (("file", "alerts"), ("live", "shadow")):
+                    words = {beside: variants[beside], "again": variants[beside], name: variants[name]}
+                    is_met &= _measured(what, workload, words, rounds, calls, upstream, work)
         finally:
-            for target in targets.values():
-                target.end()
             upstream.program.end()
-    print(f"\n{front} to {back}, {rounds} rounds of {calls} calls, one at a time: median latency")
-    is_met = True
-    for name in targets:
-        beside, most = P50.get(name, ("off", 0.0))
-        ratio = _ratio(p50s, name, beside)
-        is_met &= not most or ratio <= most
-        print(f"{name:<12} {ratio:>7.3f} of {beside:<6} {most or ''}")
     return is_met
+
+
+def _measured(
+    what: str,
+    workload: Workload,
+    words: dict[str, list[str]],
+    rounds: int,
+    calls: int,
+    upstream: Upstream,
+    work: Path,
+) -> bool:
+    """One table: the first of `words` is what the others are compared with."""
+    cpus: dict[str, list[float]] = {name: [] for name in words}
+    p50s: dict[str, list[float]] = {name: [] for name in words}
+    targets: dict[str, Target] = {}
+    try:
+        for name, more in words.items():
+            targets[name] = Target(_on_one_core(penstock("stdio", "stdio", *more, name=name)), upstream, work)
+        for number in range(-1, rounds):
+            order = list(targets) if number % 2 else list(reversed(targets))
+            for name in order:
+                cpu, p50 = _round(targets[name], workload, calls)
+                if number >= 0:  # the first is for what is done once
+                    cpus[name].append(cpu)
+                    p50s[name].append(p50)
+    finally:
+        for target in targets.values():
+            target.end()
+    print(f"\nCalls with {what}, stdio to stdio, {rounds} rounds of {calls}, one at a time")
+    print(f"{'':<8} {'cpu us':>8} {'ratio':>7} {'':<5} {'p50 us':>8} {'ratio':>7}")
+    beside, *_ = words
+    is_met = True
+    for name in words:
+        most, most_p50 = CPU.get(name, ("", 0.0))[1], P50.get(name, 0.0)
+        cpu, p50 = _ratio(cpus, name, beside), _ratio(p50s, name, beside)
+        is_met &= not (most and cpu > most) and not (most_p50 and p50 > most_p50)
+        spent, took = statistics.median(cpus[name]), statistics.median(p50s[name])
+        print(
+            f"{name:<8} {spent:>8.1f} {cpu:>7.3f} {most or '':<5} {took:>8.1f} {p50:>7.3f} {most_p50 or ''}",
+            flush=True,
+        )
+    return is_met
+
+
+def _on_one_core(spec: Spec) -> Spec:
+    """The same, where Penstock does not look again before it sleeps: that takes whatever time is left."""
+    command = spec.command
+    assert command is not None
+    return replace(spec, command=lambda place: [sys.executable, "-c", _ONE_CORE, *command(place)])
+
+
+_ONE_CORE = (
+    "import os, sys\n"
+    "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+def _round(target: Target, workload: Workload, calls: int) -> tuple[float, float]:
+    """Microseconds of the processor, kernel and threads included, for each call, and the median latency."""
+    before = target.cpu()
+    sample = target.measure(workload, calls, 1)[0]
+    now = target.cpu()
+    spent = now - 1
+    while now - spent > _IDLE:  # until the thread has done what is left to it
+        time.sleep(2 * bounds.LEARN_SECONDS)
+        spent, now = now, target.cpu()
+    warming = max(1, calls // 20)  # calls that `measure` begins with
+    return (now - before) / (calls + warming) * 1e6, sample.p50
 
 
 def _ratio(values: dict[str, list[float]], name: str, beside: str) -> float:
@@ -218,12 +294,16 @@ def _spent() -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What alerts, shadow sets and suggestions cost.")
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--calls", type=int, default=200)
-    parser.add_argument("--latency", action="store_true")
+    parser.add_argument("what", nargs="*", help="instructions, time or suggest; all of them without a word")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--calls", type=int, default=1_000)
     chosen = parser.parse_args()
-    met = [count(), suggest()]
-    met += [measure("stdio", "stdio", chosen.rounds, chosen.calls)] if chosen.latency else []
+    ways = {
+        "instructions": count,
+        "time": lambda: measure(chosen.rounds, chosen.calls),
+        "suggest": suggest,
+    }
+    met = [ways[what]() for what in chosen.what or ways]
     return 0 if all(met) else 1
 
 

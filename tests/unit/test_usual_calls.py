@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from penstock.learn.alerts import Alarm, Alert, p_value
 from penstock.learn.baseline_file import calibrate
 from penstock.learn.events import Event
 from penstock.learn.scores import SessionScores, learn, score
+from penstock.learn.usual import SeenCall
 from penstock.policy.learned.baseline import KINDS, Baseline, Model
+from penstock.policy.learned.features import places_of_value, stem_of
 
 START = 1_790_000_000.0
 TOOLS = ("search", "read", "send", "rows", "fetch", "write")
@@ -22,10 +25,8 @@ TOOLS = ("search", "read", "send", "rows", "fetch", "write")
 class SlowAlarm(Alarm):
     """One that takes nothing the quick way."""
 
-    quick = 0
-
-    def takes(self, session: str, client: str, tool: str, arguments: Any, size: int, when: float) -> bool:
-        return False
+    def taken(self, session: str, client: str, calls: Sequence[SeenCall]) -> int:
+        return 0
 
 
 class CountingAlarm(Alarm):
@@ -33,10 +34,34 @@ class CountingAlarm(Alarm):
 
     quick = 0
 
-    def takes(self, session: str, client: str, tool: str, arguments: Any, size: int, when: float) -> bool:
-        is_taken = super().takes(session, client, tool, arguments, size, when)
-        self.quick += is_taken
-        return is_taken
+    def taken(self, session: str, client: str, calls: Sequence[SeenCall]) -> int:
+        count = super().taken(session, client, calls)
+        self.quick += count
+        return count
+
+
+def taken_at_once(alarm: Alarm, events: list[Event]) -> list[Alert]:
+    """The alerts where the calls of a session that follow each other are handed over together."""
+    alerts: list[Alert] = []
+    waiting: list[Event] = []
+    plain = [event for event in events if not event.is_answer or event.is_error]
+    for event, following in zip(plain, [*plain[1:], None], strict=True):
+        waiting.append(event)
+        is_calls = not event.is_answer and not event.is_stopped
+        if (
+            is_calls
+            and following is not None
+            and (following.session, following.client) == (event.session, event.client)
+            and not (following.is_answer or following.is_stopped)
+        ):
+            continue
+        while waiting:
+            calls = [(one.tool, one.arguments, one.size, one.time) for one in waiting]
+            count = alarm.taken(event.session, event.client, calls) if is_calls else 0
+            for one in waiting[count : count + 1]:
+                alerts += alarm.take(one)
+            waiting = waiting[count + 1 :]
+    return alerts
 
 
 def arguments_of(chance: random.Random, is_odd: bool) -> Any:
@@ -109,6 +134,7 @@ def test_the_quick_way_and_the_long_way_say_the_same(seed: int, watch: tuple[str
         groups[""].full |= {"sequence", "place"}
     baseline = Baseline("baseline", group_by=group_by, groups=groups)
     quick, slow = CountingAlarm(baseline, 1 / 3, watch), SlowAlarm(baseline, 1 / 3, watch)
+    together = CountingAlarm(baseline, 1 / 3, watch)
     events = [
         event
         for number in range(80)
@@ -117,12 +143,37 @@ def test_the_quick_way_and_the_long_way_say_the_same(seed: int, watch: tuple[str
     said: list[list[Alert]] = [alarm.take(event) for alarm in (quick, slow) for event in events]
     assert said[: len(events)] == said[len(events) :]
     assert sum(map(len, said)) > 20
-    assert quick.alerted == slow.alerted
+    assert taken_at_once(together, events) == [alert for alerts in said[: len(events)] for alert in alerts]
+    assert quick.alerted == slow.alerted == together.alerted
     for number in range(80):
-        one, other = quick._sessions[f"s{number}"], slow._sessions[f"s{number}"]
-        assert structs.asdict(one) == structs.asdict(other)
+        one, *others = (alarm._sessions[f"s{number}"] for alarm in (slow, quick, together))
+        assert [structs.asdict(other) for other in others] == 2 * [structs.asdict(one)]
     calls = sum(not event.is_answer for event in events)
-    assert quick.quick > calls / 8  # else nothing was compared
+    assert min(quick.quick, together.quick) > calls / 8  # else nothing was compared
+
+
+PIECES = [
+    *"aZ9.-_+@/\\: ~'\"\u00e9\n\t\u0131\u212a\u0663",
+    "www.",
+    "x.example",
+    "b.com",
+    "://",
+    "C:",
+    "12345678",
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_stem_of_a_text_names_the_same_places(seed: int) -> None:
+    chance = random.Random(seed)
+    stems = 0
+    for _ in range(20_000):
+        text = "".join(chance.choices(PIECES, k=chance.randint(1, 9)))
+        text += chance.choice(["", "/d/e/f.txt", "@d.example", "x" * 300, "y" * 60 + "@d.example"])
+        stem = stem_of(text)
+        stems += stem not in ("", text)
+        assert not stem or list(places_of_value(stem)) == list(places_of_value(text)), (text, stem)
+    assert stems > 2_000  # else nothing was compared
 
 
 @pytest.mark.parametrize("budget", [1 / 2, 1 / 9, 0.03, 0.5 - 1e-12])
@@ -156,6 +207,6 @@ def test_what_is_kept_for_the_quick_way_is_bounded() -> None:
         kept = [
             table
             for tool in usual._tools.values()
-            for table in (tool.shapes, tool.texts, tool.places, tool.deep, tool.after)
+            for table in (tool.shapes, *tool.texts.values(), tool.places, tool.deep, tool.after)
         ]
         assert len(usual._tools) + sum(map(len, kept)) <= 16_384

@@ -15,9 +15,11 @@ from msgspec import structs
 from penstock.errors import ConfigError
 from penstock.gate.record import CallSeen
 from penstock.learn.alerts import Alarm, Alert
-from penstock.learn.events import CALL, STOPPED, Event, called, event_of_record
+from penstock.learn.events import CALL, STOPPED, Event, arguments_of, event_of_record
 from penstock.learn.queued import Queued
+from penstock.learn.usual import SeenCall
 from penstock.observe.record import Record
+from penstock.policy.exchange import Session
 from penstock.policy.learned.baseline import Baseline
 from penstock.wire.mcp.replies import one_line
 
@@ -39,22 +41,38 @@ class AlertSink:
         self._file = None if path is None else _open(path)
 
     def write_batch(self, records: list[Record | CallSeen]) -> None:
-        """Looks at what came by."""
+        """Looks at what came by: calls of one session that follow each other all at once."""
         alerts: list[Alert] = []
-        takes = self._alarm.takes
-        for number, record in enumerate(records):
-            if number % _AT_ONCE == _AT_ONCE - 1:
+        for begin in range(0, len(records), _AT_ONCE):
+            if begin:
                 time.sleep(0)  # whoever waits for the interpreter goes first
-            if isinstance(record, Record):
-                alerts += self._look(record)
-                continue
-            session, raw, received = record.session, record.raw, record.received
-            tool, client, arguments = record.tool, session.client_name or "", called(raw)[1]
-            if not takes(session.id, client, tool, arguments, len(raw), received):
-                event = Event(session.id, client, received, 0, tool, False, arguments, len(raw))
-                alerts += self._alarm.take(event)
+            session: Session | None = None
+            calls: list[SeenCall] = []
+            for record in records[begin : begin + _AT_ONCE]:
+                if record.session is not session or isinstance(record, Record):
+                    alerts += self._look_at_calls(session, calls)
+                    session, calls = None, []
+                    if isinstance(record, Record):
+                        alerts += self._look(record)
+                        continue
+                    session = record.session
+                raw = record.raw
+                calls.append((record.tool, arguments_of(raw), len(raw), record.received))
+            alerts += self._look_at_calls(session, calls)
         if alerts:
             self._tell(alerts)
+
+    def _look_at_calls(self, session: Session | None, calls: list[SeenCall]) -> list[Alert]:
+        alerts: list[Alert] = []
+        while session is not None and calls:
+            client = session.client_name or ""
+            count = self._alarm.taken(session.id, client, calls)
+            if count < len(calls):
+                tool, arguments, size, received = calls[count]
+                event = Event(session.id, client, received, 0, tool, False, arguments, size)
+                alerts += self._alarm.take(event)
+            calls = calls[count + 1 :]
+        return alerts
 
     def _look(self, record: Record) -> list[Alert]:
         event = event_of_record(record)

@@ -11,6 +11,7 @@ import bisect
 import math
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from msgspec import Struct
 from penstock.errors import ConfigError
 from penstock.learn.events import Event
 from penstock.learn.scores import Finding, SessionScores, score
-from penstock.learn.usual import Told, Usual
+from penstock.learn.usual import SeenCall, Told, Usual
 from penstock.policy.learned.baseline import KINDS, Baseline, Model
 
 FORMAT = 1
@@ -100,8 +101,9 @@ class Alarm:
         state = self._sessions.get(session)
         return state if state is not None and self.baseline.maybe_model(state.client) is not None else None
 
-    def takes(self, session: str, client: str, tool: str, arguments: Any, size: int, when: float) -> bool:
-        """Takes a call that passed, if it raises no alert; else it is there for `take`."""
+    def taken(self, session: str, client: str, calls: Sequence[SeenCall]) -> int:
+        """Takes calls that passed, up to the first that may raise an alert, which is there for `take`. Gives
+        back how many."""
         state = self._sessions.get(session)
         if state is None:
             state = self._begin(session)
@@ -109,7 +111,7 @@ class Alarm:
             state.client = client
         group = state.client if self.baseline.group_by else ""
         usual = self._usual[group] if group in self._usual else self._ready(group)
-        return usual is None or usual.takes(state, session, tool, arguments, size, when, self._told)
+        return len(calls) if usual is None else usual.taken(state, session, calls, self._told)
 
     def _begin(self, session: str) -> SessionScores:
         if len(self._sessions) >= self.most_sessions:
@@ -141,9 +143,10 @@ class Alarm:
     def take(self, event: Event) -> list[Alert]:
         """The alerts that one more event raises."""
         session, client = event.session, event.client
-        is_plain = not event.is_answer and not event.is_stopped
-        if is_plain and self.takes(session, client, event.tool, event.arguments, event.size, event.time):
-            return []
+        if not event.is_answer and not event.is_stopped:
+            call = (event.tool, event.arguments, event.size, event.time)
+            if self.taken(session, client, (call,)):
+                return []
         state = self._sessions.get(session) or self._begin(session)
         state.client = state.client or client
         model = self.baseline.maybe_model(state.client)

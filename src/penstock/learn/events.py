@@ -104,6 +104,25 @@ def called(raw: bytes) -> tuple[str, Any]:
     return str(params.name), params.arguments
 
 
+class _Arguments(Struct, gc=False):
+    arguments: Any = None
+
+
+class _CallOf(Struct, gc=False):
+    params: _Arguments
+
+
+_decode_arguments = msgspec.json.Decoder(_CallOf).decode
+
+
+def arguments_of(raw: bytes) -> Any:
+    """The arguments that `called` finds, where nobody asks for the tool."""
+    try:
+        return _decode_arguments(raw).params.arguments
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return called(raw)[1]
+
+
 class _Reply(Struct):
     error: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET

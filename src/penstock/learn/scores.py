@@ -21,6 +21,7 @@ _WINDOW = 60.0  # seconds in which calls are counted for the rate
 _digest = lru_cache(maxsize=4_096)(digest64)  # of names and shapes, which come again and again
 SUBJECTS = 1_000
 """Of one session; what comes beyond is not counted any more."""
+RECENT = 10 * SUBJECTS  # calls that are counted for the rate at most
 
 
 class Finding(Struct):
@@ -211,9 +212,25 @@ def _score_size(model: Model, event: Event, state: SessionScores) -> Iterator[Fi
 def calls_lately(recent: deque[float], when: float) -> int:
     """How many calls the window has, now that one more came."""
     recent.append(when)
-    while recent[0] < when - _WINDOW or len(recent) > 10 * SUBJECTS:
-        recent.popleft()
+    forget_older(recent, when)
     return len(recent)
+
+
+def forget_older(recent: deque[float], when: float) -> None:
+    """Forgets calls that the window has no more, now that its last one came at `when`."""
+    while recent[0] < when - _WINDOW or len(recent) > RECENT:
+        recent.popleft()
+
+
+def most_lately(recent: deque[float], times: list[float], least: float) -> int:
+    """How many calls the window had at most while these came; where it was no more than `least`, no more."""
+    latest, most = max(times), len(recent) + len(times)
+    first = recent[0] if recent else times[0]
+    if most <= least or (most <= RECENT and first >= latest - _WINDOW):
+        recent.extend(times)
+        forget_older(recent, latest)
+        return len(recent)
+    return max([calls_lately(recent, when) for when in times])
 
 
 def _score_rate(model: Model, event: Event, state: SessionScores) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ with the session as it was; what is, leaves the session as `score` would have.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -21,16 +22,26 @@ from penstock.learn.scores import (
     hour_surprise,
     is_counted,
     most_bucket,
+    most_lately,
     pair_surprise,
     place_subject,
     shape_subject,
     size_score,
 )
 from penstock.policy.learned.baseline import Model
-from penstock.policy.learned.features import PlaceSeen, digest64, places_in, places_of_value, shape_of
+from penstock.policy.learned.features import (
+    PlaceSeen,
+    digest64,
+    places_in,
+    places_of_value,
+    shape_of,
+    stem_of,
+)
 
 Told = set[tuple[str, str]]
 """Sessions with the subjects that people have heard of."""
+SeenCall = tuple[str, Any, int, float]
+"""The tool, its arguments, how many bytes the call has, and when it came."""
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -42,11 +53,25 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 class _Answer(Struct, gc=False):
-    """What the model says about a shape or a place."""
+    """What the model says about a place."""
 
     subject: str = ""  # what it is counted by, where it is new
-    digest: int = 0  # of a place's text
-    is_flat: bool = False  # a shape of which names and types tell everything
+    digest: int = 0  # of its text
+
+
+class _Found(Struct, gc=False):
+    """The places that a text names, each with its kind."""
+
+    places: list[tuple[str, _Answer]]
+    calm: SessionScores | None = None  # the session in which they raise nothing more, last of all
+    text: str = ""  # that named them last
+
+
+class _Shape(Struct, gc=False):
+    """What the model says about names and types of arguments."""
+
+    subject: str = ""  # what it is counted by, where it is new
+    texts: tuple[tuple[str, dict[str, _Found]], ...] | None = None  # by name; None: it is not flat
 
 
 class _Tool(Struct):
@@ -56,11 +81,18 @@ class _Tool(Struct):
     subject: str = ""  # what it is counted by, where it is new
     most: int = 0  # see `size_score`
     half: float = math.inf  # a size up to this raises nothing
-    shapes: dict[Any, _Answer] = field(default_factory=dict)
+    shapes: dict[Any, _Shape] = field(default_factory=dict)
     places: dict[tuple[str, str, str], _Answer] = field(default_factory=dict)  # by name, kind and text
-    texts: dict[tuple[str, str], list[tuple[str, _Answer]]] = field(default_factory=dict)  # with places
-    deep: dict[PlaceSeen, _Answer] = field(default_factory=dict)  # those that lie deeper
+    texts: dict[str, dict[str, _Found]] = field(default_factory=dict)  # by name, and by text or its stem
+    deep: dict[PlaceSeen, _Answer] = field(default_factory=dict)  # places that lie deeper
     after: dict[str, float] = field(default_factory=dict)  # surprise, by the tool before
+
+
+class _Raised(Struct, gc=False):
+    """What a call raises that nobody hears of."""
+
+    scores: list[tuple[str, float, str]]  # kind, score and subject
+    places: set[tuple[str, int]]  # that the session has not been to
 
 
 class Usual:
@@ -70,87 +102,119 @@ class Usual:
         """`least`: of each kind the score above which somebody hears of it."""
         self._model = model
         self._least = least
-        self._rate = least["rate"]
         self._tools: dict[str, _Tool] = {}
         self._size = 0  # of the call that asks
         self._weight = 0  # of what is kept
-        self._hours = [hour_surprise(model, hour) for hour in range(24)]
+        self._hour = (0.0, 0.0, 0.0)  # from when to when it lasts, and what a call in it is worth
         self._follows = "sequence" not in model.full
 
-    def takes(
+    def taken(self, state: SessionScores, session: str, calls: Sequence[SeenCall], told: Told) -> int:
+        """Takes calls into the session's scores, up to the first that somebody may hear of; how many."""
+        scores, recent, before = state.scores, state.recent, state.last_tool
+        busiest, sequence, at_hour = scores["rate"], scores["sequence"], scores["hour"]
+        rate_told = math.inf if (session, "rate") in told else self._least["rate"]
+        is_slow = len(recent) + len(calls) <= max(busiest, rate_told)  # nobody hears of the rate
+        since, until, surprise_now = self._hour
+        follows, known, name_before, count = self._follows, _NO_TOOL, None, 0
+        for tool, arguments, size, when in calls:
+            self._size = size
+            if tool != name_before:
+                known, name_before = self._tools.get(tool) or self._tool(tool), tool
+            news: Sequence[_Found] = ()  # texts with places that may raise something
+            shape = _DEEP
+            if arguments.__class__ is dict and len(arguments) < _FLAT:
+                key = (*arguments, *map(type, arguments.values()))
+                shape = known.shapes.get(key) or self._shape(known, key, arguments)
+            if shape.texts is None:
+                shape, news = self._look_deeper(known, arguments)
+            else:
+                for name, kept in shape.texts:
+                    value = arguments[name]
+                    found = kept.get(value)
+                    if found is None:
+                        found = self._text(known, name, kept, value)
+                    if found.calm is not state and found is not _NOWHERE:
+                        news = [*news, found]
+            if (known.subject and not is_counted(state, known.subject)) or (
+                shape.subject and not is_counted(state, shape.subject)
+            ):
+                break
+            surprise = 0.0
+            if follows and (surprise := known.after.get(before, -1.0)) < 0.0:
+                surprise = self._keep(known.after, before, pair_surprise(self._model, before, tool)[2])
+            if not since <= when < until:
+                since, until, surprise_now = self._hour = self._hour_of(when)
+            raised = None
+            if (
+                news
+                or surprise > sequence
+                or surprise_now > at_hour
+                or (size > known.half and size_score(size, known.most) > scores["size"])
+            ):
+                raised = self._raised(state, news, known, size, before, surprise, when)
+                if raised is None or any(
+                    value > self._least[kind] and (session, subject) not in told
+                    for kind, value, subject in raised.scores
+                ):
+                    break
+            if not is_slow:
+                rate = calls_lately(recent, when)
+                if rate > busiest and rate > rate_told:
+                    recent.pop()
+                    break
+                busiest = max(busiest, float(rate))
+            if raised is not None:
+                for kind, score, _ in raised.scores:
+                    scores[kind] = score
+                for kind, digest in raised.places:
+                    state.spread.setdefault(kind, set()).add(digest)
+                for found in news:
+                    found.calm = state
+                sequence, at_hour = scores["sequence"], scores["hour"]
+            before = tool
+            count += 1
+        if is_slow and count:
+            busiest = max(busiest, float(most_lately(recent, [call[3] for call in calls[:count]], busiest)))
+        scores["rate"], state.last_tool = busiest, before
+        return count
+
+    def _raised(
         self,
         state: SessionScores,
-        session: str,
-        tool: str,
-        arguments: Any,
+        news: Sequence[_Found],
+        known: _Tool,
         size: int,
+        before: str,
+        surprise: float,
         when: float,
-        told: Told,
-    ) -> bool:
-        """Takes a call into the session's scores, if nobody would hear of it."""
-        self._size = size
-        known = self._tools.get(tool) or self._tool(tool)
-        if known.subject and not is_counted(state, known.subject):
-            return False
-        if arguments.__class__ is dict and len(arguments) < _FLAT:
-            key = (*arguments, *map(type, arguments.values()))
-            shape = known.shapes.get(key) or self._flat_shape(known, key, arguments)
-        else:
-            shape = _DEEP
-        places: list[tuple[str, _Answer]] = []
-        if shape.is_flat:
-            for name, value in arguments.items():
-                if value.__class__ is str:
-                    places += known.texts.get((name, value)) or self._text(known, name, value)
-        else:
-            shape = self._deep_shape(known, arguments)
-            for one in places_in(arguments):
-                places.append((one.kind, known.deep.get(one) or self._deep_place(known, one)))
-        if shape.subject and not is_counted(state, shape.subject):
-            return False
-        fresh: set[tuple[str, int]] = _NOTHING  # places that the session has not been to
-        for kind, found in places:
-            if found.subject and not is_counted(state, found.subject):
-                return False
-            seen = state.spread.get(kind)
-            if seen is None or found.digest not in seen:
-                fresh = fresh | {(kind, found.digest)}
+    ) -> _Raised | None:
+        """What a call raises; None where `score` must count it."""
         scores = state.scores
-        higher: list[tuple[str, float, str]] = []  # kind, score and subject
-        if fresh:
-            spread = _widest(state, fresh)
+        made = _Raised([], set())
+        for found in news:
+            for kind, place in found.places:
+                if place.subject and not is_counted(state, place.subject):
+                    return None
+                seen = state.spread.get(kind)
+                if seen is None or place.digest not in seen:
+                    made.places.add((kind, place.digest))
+        if made.places:
+            spread = _widest(state, made.places)
             if spread >= SUBJECTS:
-                return False  # not all of them are counted
+                return None  # not all of them are counted
             if spread > scores["spread"]:
-                higher += [("spread", spread, f"spread {kind}") for kind, _ in fresh]
+                made.scores += [("spread", spread, f"spread {kind}") for kind, _ in made.places]
         if size > known.half and (value := size_score(size, known.most)) > scores["size"]:
-            higher.append(("size", value, f"size {tool}"))
-        if self._follows:
-            before = state.last_tool
-            surprise = known.after.get(before)
-            if surprise is None:
-                surprise = self._keep(known.after, before, pair_surprise(self._model, before, tool)[2])
-            if surprise > scores["sequence"]:
-                higher.append(("sequence", surprise, f"sequence {before} {tool}"))
-        hour = hour_of(when)
-        if self._hours[hour] > scores["hour"]:
-            higher.append(("hour", self._hours[hour], f"hour {hour}"))
-        for kind, value, subject in higher:
-            if value > self._least[kind] and (session, subject) not in told:
-                return False
-        recent = state.recent
-        rate = calls_lately(recent, when)
-        if rate > scores["rate"]:
-            if rate > self._rate and (session, "rate") not in told:
-                recent.pop()
-                return False
-            scores["rate"] = float(rate)
-        for kind, value, _ in higher:
-            scores[kind] = value
-        for kind, digest in fresh:
-            state.spread.setdefault(kind, set()).add(digest)
-        state.last_tool = tool
-        return True
+            made.scores.append(("size", value, f"size {known.name}"))
+        if surprise > scores["sequence"]:
+            made.scores.append(("sequence", surprise, f"sequence {before} {known.name}"))
+        if self._hour[2] > scores["hour"]:
+            made.scores.append(("hour", self._hour[2], f"hour {hour_of(when)}"))
+        return made
+
+    def _hour_of(self, when: float) -> tuple[float, float, float]:
+        since = when // 3600 * 3600
+        return since, since + 3600, hour_surprise(self._model, hour_of(when))
 
     def _keep(self, table: dict[_Key, _Value], key: _Key, value: _Value) -> _Value:
         self._weight += 1 + self._size // 256
@@ -169,28 +233,46 @@ class Usual:
             made.half = 2.0 ** (made.most - 1)
         return self._keep(self._tools, name, made)
 
-    def _flat_shape(self, known: _Tool, key: Any, arguments: dict[str, Any]) -> _Answer:
+    def _shape(self, known: _Tool, key: Any, arguments: dict[str, Any]) -> _Shape:
+        """That of arguments whose names and types are `key`."""
         if not _SCALARS.issuperset(map(type, arguments.values())):
             return self._keep(known.shapes, key, _DEEP)
+        names = (name for name, value in arguments.items() if type(value) is str)
+        texts = tuple((name, known.texts.setdefault(name, {})) for name in names)
         found = self._deep_shape(known, arguments)
-        return self._keep(known.shapes, key, _Answer(found.subject, is_flat=True))
+        return self._keep(known.shapes, key, _Shape(found.subject, texts))
 
-    def _deep_shape(self, known: _Tool, arguments: Any) -> _Answer:
+    def _deep_shape(self, known: _Tool, arguments: Any) -> _Shape:
         text = shape_of(arguments)
         found = known.shapes.get(text)
         if found is None:
             is_new = self._model.is_new_shape(known.name, text)
             subject = shape_subject(known.name, text) if is_new else ""
-            found = self._keep(known.shapes, text, _Answer(subject))
+            found = self._keep(known.shapes, text, _Shape(subject))
         return found
 
-    def _text(self, known: _Tool, name: str, value: str) -> list[tuple[str, _Answer]]:
-        found = []
+    def _look_deeper(self, known: _Tool, arguments: Any) -> tuple[_Shape, Sequence[_Found]]:
+        """The shape of arguments that are not flat, and their places."""
+        places = [
+            (one.kind, known.deep.get(one) or self._deep_place(known, one)) for one in places_in(arguments)
+        ]
+        return self._deep_shape(known, arguments), (_Found(places),) if places else ()
+
+    def _text(self, known: _Tool, name: str, kept: dict[str, _Found], value: str) -> _Found:
+        """What a text names that was not kept itself."""
+        stem = stem_of(value)
+        if stem and (found := kept.get(stem)) is not None:
+            if found.text == value and len(value) <= _TEXT:  # it may well come again
+                self._keep(kept, value, found)
+            found.text = value
+            return found
+        places = []
         for kind, text in places_of_value(value):
             key = (name, kind, text)
-            found.append((kind, known.places.get(key) or self._place(known, key)))
+            places.append((kind, known.places.get(key) or self._place(known, key)))
+        found = _Found(places) if places else _NOWHERE
         # Agents name the same file or person again and again: in bfcl-eval 65 % of the texts came before.
-        return found if not found or len(value) > _TEXT else self._keep(known.texts, (name, value), found)
+        return self._keep(kept, stem or value, found) if len(value) <= _TEXT else found
 
     def _place(self, known: _Tool, key: tuple[str, str, str]) -> _Answer:
         name, kind, text = key
@@ -213,5 +295,6 @@ def _widest(state: SessionScores, fresh: set[tuple[str, int]]) -> float:
     return float(max(counts.values()))
 
 
-_DEEP = _Answer()
-_NOTHING: set[tuple[str, int]] = set()
+_DEEP = _Shape()
+_NOWHERE = _Found([])
+_NO_TOOL = _Tool("")

@@ -124,9 +124,13 @@ class Queue(Generic[One]):
             while self._waiting:
                 batch = [self._waiting[place] for place in range(min(len(self._waiting), bounds.SINK_BATCH))]
                 self.sink.write_batch(batch)
+                weight = _RECORD_BYTES * len(batch)
                 for record in batch:
                     self._waiting.popleft()
-                    self._bytes_out += weight_of(record)
+                    weight += len(record.raw)
+                    if record.sent is not None:
+                        weight += len(record.sent)
+                self._bytes_out += weight
             self.sink.write_batch([])
             if self._missing:
                 self._write_lost()
@@ -236,10 +240,5 @@ def _settle(future: asyncio.Future[bool], is_kept: bool) -> None:
         future.set_result(is_kept)
 
 
-def weight_of(record: Kept) -> int:
-    """About how much memory a record keeps."""
-    return len(record.raw) + (len(record.sent) if record.sent is not None else 0) + _RECORD_BYTES
-
-
-_RECORD_BYTES = 300
+_RECORD_BYTES = 300  # about what a record keeps beside its bytes
 _CROWDED = 0.75  # of a queue: above, clients wait, so that there is room for what is under way

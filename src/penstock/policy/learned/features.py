@@ -24,7 +24,10 @@ _BARE_HOST = re.compile(
     r"(?i)(?:www\.)?(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+"
     r"(?:com|org|net|edu|gov|io|dev|ai|app|co|info|biz|me|uk|de|ch|example|test)(?=$|[/:?#])"
 )
+_STEM = 256  # characters of a text that may be one of many in the same place
 _ACCOUNT_LEAST, _ACCOUNT_LENGTH = 8, 34
+_LEAF = re.compile(r"[\w.-]*").fullmatch  # of a path: it says nothing about the directory
+_BOX = re.compile(r"[\w.+-]{1,64}").fullmatch  # of a mail address: it says nothing about the domain
 _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\~.]?[^\s\"'<>|:*?]*[/\\][^\"'<>|:*?\n]*")
 
 
@@ -94,6 +97,24 @@ def places_of_value(text: str) -> Sequence[tuple[str, str]]:
     if _ACCOUNT_LEAST <= len(stripped) <= _ACCOUNT_LENGTH and _ACCOUNT.fullmatch(stripped):
         return (("account", stripped),)
     return ()
+
+
+def stem_of(text: str) -> str:
+    """A shorter text that names the same places, for who keeps what it found; empty where none is known.
+
+    Files of one directory and boxes of one domain come one after another, each of them once."""
+    if len(text) > _STEM:
+        return ""
+    # Most names are letters, digits and dots, which is found out without a pattern.
+    if "@" in text:
+        box, _, rest = text.partition("@")
+        if "/" in rest or "\\" in rest or not ((len(box) < 64 and box.isalnum()) or _BOX(box)):
+            return ""
+        return "a@" + rest
+    head, slash, leaf = text.rpartition("/")
+    if not slash or "://" in text or not (leaf.replace(".", "").isalnum() or _LEAF(leaf)):
+        return ""
+    return head + slash
 
 
 def _host(name: str) -> str:
