@@ -63,9 +63,9 @@ def _find(path: str, number: int) -> tuple[MessageRow, list[MessageRow]]:
     """The message, and its session: everything up to it, and the answer to it."""
     session_id = None
     progress = Progress("lines", 2 * size_of([path]))  # it is read twice
-    for line in RecordingReader(path, progress.add):
-        if line.i == number and line.lost is None:
-            session_id = line.s
+    for row in Rows().all(RecordingReader(path, progress.add)):
+        if row.line.i == number and row.line.lost is None:
+            session_id = row.line.s
     if session_id is None:
         raise ConfigError(f"There is no message {number} in {path}", "penstock show lists what there is")
     found = None

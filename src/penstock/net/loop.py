@@ -69,6 +69,17 @@ def add_tls() -> None:
         importlib.reload(sslproto)  # what it derives from ssl, it derives when it is loaded
 
 
+def _forget_signals() -> None:
+    """A signal that comes while asyncio's loop closes means nothing any more. The loop first closes what
+    signals wake it by, and the interpreter would show a traceback for the byte that it cannot write."""
+    import signal
+
+    try:
+        signal.set_wakeup_fd(-1)
+    except ValueError:
+        pass  # not in the main thread, which alone hears signals
+
+
 def run(main: Callable[[], Coroutine[Any, Any, int]], extent: Extent) -> int:
     """Runs `main` in a fresh loop and gives back its exit code."""
     import_asyncio(extent)
@@ -76,7 +87,10 @@ def run(main: Callable[[], Coroutine[Any, Any, int]], extent: Extent) -> int:
 
     if extent != "parts" or not _has_epoll():
         with asyncio.Runner() as runner:
-            return runner.run(main())
+            try:
+                return runner.run(main())
+            finally:
+                _forget_signals()
     from penstock.net.poll_loop import PollLoop
 
     loop = PollLoop()

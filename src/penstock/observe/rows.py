@@ -193,10 +193,15 @@ class Rows:
     def __init__(self) -> None:
         self.open: dict[int, Asked] = {}
         self._clients: dict[str, str] = {}
+        self._begun_as: dict[str, str] = {}  # sessions that had another name when they began
 
     def row(self, line: Line) -> MessageRow:
         """The row of the next line."""
         asked = self.open.pop(line.re, None) if line.re and line.kind == "response" else None
+        if asked is not None and asked.session != line.s and asked.method == "initialize":
+            self._join(line.s, asked.session)
+        if self._begun_as:
+            line.s = self._begun_as.get(line.s, line.s)
         row = MessageRow(line, asked, line.client or self._clients.get(line.s, ""))
         if line.kind == "request":
             if len(self.open) >= bounds.OPEN_REQUESTS:
@@ -208,6 +213,13 @@ class Rows:
         elif line.client:
             self._know_client(line.s, line.client)
         return row
+
+    def _join(self, session: str, begun_as: str) -> None:
+        """Over HTTP a session gets its name with the answer to its first request. Whether that request was
+        written before it, under another name, is a matter of time; for readers it is one session."""
+        if len(self._begun_as) >= bounds.OPEN_REQUESTS:
+            self._begun_as.pop(next(iter(self._begun_as)))
+        self._begun_as[session] = begun_as
 
     def _name_client(self, row: MessageRow) -> None:
         names = list(texts_at(maybe_value(row.message.params), "clientInfo.name"))

@@ -71,3 +71,23 @@ async def main():
 raise SystemExit(loop.run(main, {extent!r}) - 5)
 """
     assert run(script) == "ended\n"
+
+
+def test_a_signal_while_asyncio_closes_its_loop_is_not_told_of() -> None:
+    script = """
+import asyncio, os, signal, sys
+from penstock.net import loop
+async def main():
+    running = asyncio.get_running_loop()
+    running.add_signal_handler(signal.SIGTERM, lambda: None)
+    close = running._close_self_pipe
+    def close_in_a_storm():
+        close()
+        os.kill(os.getpid(), signal.SIGTERM)  # where the loop is closed and its handlers are still there
+        print("came", file=sys.stderr)
+    running._close_self_pipe = close_in_a_storm
+    return 0
+raise SystemExit(loop.run(main, "whole"))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "came\n")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from records import CALL, answer, record, why
 
 from penstock.observe.reader import RecordingReader, Unreadable, maybe_line
+from penstock.observe.record import Session
 from penstock.observe.recording import FORMAT, Header, encode_record, header_line, lost_line
 from penstock.observe.rows import Rows, arguments_of
 from penstock.wire.mcp.eras import Era
@@ -166,6 +167,19 @@ def test_what_a_line_says_of_its_session_is_what_the_session_is_now() -> None:
     after = json.loads(b"".join(encode_record(told)))
     assert "era" not in before
     assert (after["era"], after["client"]) == (Era.MODERN.value, "late")
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["written at once", "written later"])
+def test_a_session_is_one_whenever_its_first_request_was_written(is_late: bool) -> None:
+    hello = record(CALL.replace(b"tools/call", b"initialize"), index=1, method="initialize", tool=None)
+    other = record(index=3, session=Session(id="other"))
+    lines = [] if is_late else [b"".join(encode_record(hello))]
+    hello.session.id = "named by the answer"
+    lines += [b"".join(encode_record(hello))] if is_late else []
+    rest = (answer(hello, index=2, session=hello.session), other, record(index=4, session=hello.session))
+    lines += [b"".join(encode_record(told)) for told in rest]
+    found = [row.line.s for row in Rows().all(line for line in map(maybe_line, lines) if line is not None)]
+    assert found == [found[0], found[0], "other", found[0]]
 
 
 @pytest.mark.parametrize("half", [b"\\ud800", b"\\uDC00", b"a\\\\\\udfffb"])
