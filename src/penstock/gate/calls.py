@@ -54,13 +54,14 @@ class CallsGate(ObservedGate):
         received = _time()
         raw = message.raw
         exchange.request, exchange.weight = message, len(raw)
-        verdict = self._ask_for_client(message, exchange)
+        ask, keep = self._ask_for_client, self._keep  # see `ShortcutGate`
+        verdict = ask(message, exchange)
         if verdict is not FORWARD:
             exchange.started = exchange.started or _monotonic() - _time() + received
             self._follow("client", message, exchange, verdict, exchange.started)
             return verdict
         try:
-            self._keep(CallSeen(received, session, tool, raw))
+            keep(CallSeen(received, session, tool, raw))
         except Exception:
             log.exception("An observer failed.")
         return FORWARD
@@ -74,7 +75,8 @@ class CallsGate(ObservedGate):
             or self._batch is not None
         ):
             return super().upstream_says(message, exchange)
-        verdict = self._ask_for_upstream(message, exchange)
+        ask = self._ask_for_upstream
+        verdict = ask(message, exchange)
         if verdict is not FORWARD:
             self._follow("upstream", message, exchange, verdict, _monotonic())
         return verdict

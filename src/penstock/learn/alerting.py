@@ -1,10 +1,17 @@
-"""Alerts while traffic passes: looked for in the thread that writes, after the message has gone on."""
+"""Alerts while traffic passes: looked for after the message has gone on, a few calls at a time.
+
+A second thread would cost every call more than looking at it does: the two would hand the interpreter to each
+other, and the C library would lock what it needs not lock for one. So there is none, but where sessions are
+learned too, which writes large files, and while an alert is written to its file.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,9 +22,10 @@ from msgspec import structs
 from penstock.errors import ConfigError
 from penstock.gate.record import CallSeen
 from penstock.learn.alerts import Alarm, Alert
-from penstock.learn.events import CALL, STOPPED, Event, arguments_of, event_of_record
+from penstock.learn.events import CALL, STOPPED, UNREADABLE, Event, called, decode_call, event_of_record
 from penstock.learn.queued import Queued
 from penstock.learn.usual import SeenCall
+from penstock.observe import bounds
 from penstock.observe.record import Record
 from penstock.policy.exchange import Session
 from penstock.policy.learned.baseline import Baseline
@@ -32,13 +40,54 @@ _LARGE = 4_096  # a call of which a few may be too much to wait for more
 _AT_ONCE = 16  # calls that are looked at before somebody else may run
 
 
+class AlertFile:
+    """Takes lines, and writes them in a thread that ends when all are written: a disk may stall."""
+
+    def __init__(self, path: str) -> None:
+        self._file = _open(path)
+        self._lock = threading.Lock()
+        self._waiting: list[bytes] = []
+        self._thread: threading.Thread | None = None
+
+    def write(self, lines: bytes) -> None:
+        """Has them written."""
+        with self._lock:
+            self._waiting.append(lines)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="penstock-alerts", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                lines = b"".join(self._waiting)
+                self._waiting.clear()
+                if not lines:
+                    self._thread = None
+                    return
+            try:
+                os.write(self._file, lines)
+            except OSError as why:  # they were said on stderr; what was looked at is not looked at again
+                log.warning("Alerts could not be written: %s.", why.strerror or why)
+
+    def close(self) -> None:
+        """Lets go of the file once all is written, or leaves it where that takes too long."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(bounds.SINK_CLOSE_SECONDS)
+            if thread.is_alive():
+                log.warning("The last alerts could not be written in time.")
+                return
+        os.close(self._file)
+
+
 class AlertSink:
-    """Looks at what came by, in the thread that writes; tells of it on stderr and in a file."""
+    """Looks at what came by; tells of it on stderr and in a file."""
 
     def __init__(self, alarm: Alarm, path: str | None, learner: Learner | None = None) -> None:
         self._alarm = alarm
         self._learner = learner
-        self._file = None if path is None else _open(path)
+        self._file = None if path is None else AlertFile(path)
 
     def write_batch(self, records: list[Record | CallSeen]) -> None:
         """Looks at what came by: calls of one session that follow each other all at once."""
@@ -57,7 +106,11 @@ class AlertSink:
                         continue
                     session = record.session
                 raw = record.raw
-                calls.append((record.tool, arguments_of(raw), len(raw), record.received))
+                try:
+                    arguments = decode_call(raw).params.arguments
+                except UNREADABLE:
+                    arguments = called(raw)[1]
+                calls.append((record.tool, arguments, len(raw), record.received))
             alerts += self._look_at_calls(session, calls)
         if alerts:
             self._tell(alerts)
@@ -90,12 +143,8 @@ class AlertSink:
         for alert in alerts:
             about = f"session {alert.session[:8]}, {alert.kind}: {alert.why}"
             log.warning("Unusual: %s.", one_line(about), extra={"alert": structs.asdict(alert)})
-        if self._file is None:
-            return
-        try:
-            os.write(self._file, b"".join(msgspec.json.encode(alert) + b"\n" for alert in alerts))
-        except OSError as why:  # they were said on stderr; what was looked at is not looked at again
-            log.warning("Alerts could not be written: %s.", why.strerror or why)
+        if self._file is not None:
+            self._file.write(b"".join(msgspec.json.encode(alert) + b"\n" for alert in alerts))
 
     def write_lost(self, count: int, first: Record | CallSeen, last: Record | CallSeen) -> None:
         """Some were not looked at; the queue says how many."""
@@ -108,7 +157,7 @@ class AlertSink:
             self._learner.close()
             self._learner = None
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
 
 
@@ -126,25 +175,80 @@ class Alerting(Queued):
         self._alarm = Alarm(baseline, budget, watch)
         learner = None if learns_into is None else _maybe_learner(learns_into)
         self._learns = learner is not None
-        super().__init__("alerts", AlertSink(self._alarm, path, learner))
+        self._sink = AlertSink(self._alarm, path, learner)
+        super().__init__("alerts", self._sink)
+        self._loop: asyncio.AbstractEventLoop | None = None  # where there is no thread, and until we end
+        self._waiting: list[Record | CallSeen] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
 
     async def start(self) -> None:
         """Says which kinds are silent, and begins."""
         for sentence in self._alarm.silent():
             log.warning("Anomalies: %s.", sentence)
-        await super().start()
+        if self._learns:
+            await super().start()
+        else:
+            self._loop = asyncio.get_running_loop()
 
     @property
     def keep_call(self) -> Callable[[CallSeen], object] | None:
-        """Straight into the queue. Who learns wants to hear of every answer and refusal too."""
+        """Straight to what waits. Who learns wants to hear of every answer and refusal too."""
         return None if self._learns else self._keep
 
-    def _keep(self, seen: CallSeen) -> None:
-        thread = self._thread
-        if thread is not None:
-            self._queue.add(seen)
-            if not thread.is_awake or len(seen.raw) > _LARGE:
-                thread.told()
+    def saw(self, record: Record) -> None:
+        """A message came by."""
+        if self._learns:
+            super().saw(record)
+        elif self.wants(record):
+            self._keep(record)
+
+    def _keep(self, seen: Record | CallSeen) -> None:
+        waiting = self._waiting
+        waiting.append(seen)
+        if self._timer is None or len(waiting) >= _AT_ONCE or len(seen.raw) > _LARGE:
+            self._arrange(len(waiting) >= _AT_ONCE or len(seen.raw) > _LARGE)
+
+    def _arrange(self, is_enough: bool) -> None:
+        """Sees to it that what waits is looked at: soon, if it is enough, and else within half a second."""
+        loop = self._loop
+        if loop is None:
+            self._waiting.clear()
+            return
+        if self._timer is None:
+            self._timer = loop.call_later(bounds.LEARN_SECONDS, self._look_in_time)
+        if is_enough and not self._is_due:
+            self._is_due = True
+            loop.call_soon(self._look)
+
+    def _look_in_time(self) -> None:
+        self._timer = None
+        if not self._is_due:
+            self._look()
+
+    def _look(self) -> None:
+        """Looks at a few, and then lets others go first."""
+        some = self._waiting[:_AT_ONCE]
+        del self._waiting[:_AT_ONCE]
+        self._is_due = False
+        try:
+            self._sink.write_batch(some)
+        except Exception:  # a fault in what watches must never end the watching
+            log.exception("The alerts have failed.")
+        if len(self._waiting) >= _AT_ONCE or (self._waiting and self._timer is None):
+            self._arrange(is_enough=True)
+
+    def close(self) -> None:
+        """Looks at what waits, and ends."""
+        super().close()
+        if self._loop is None:
+            return
+        self._loop = None
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._waiting = self._waiting, []
+        self._sink.write_batch(waiting)
+        self._sink.close()
 
     def wants(self, record: Record) -> bool:
         """Calls, and their answers; where somebody learns, what else clients were refused."""

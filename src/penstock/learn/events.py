@@ -90,37 +90,20 @@ class _Call(Struct, gc=False):
     params: _Params
 
 
-_decode_call = msgspec.json.Decoder(_Call).decode
+decode_call = msgspec.json.Decoder(_Call).decode
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What that raises where `called` may still find something."""
 
 
 def called(raw: bytes) -> tuple[str, Any]:
     """The tool that a request calls, and with which arguments."""
     try:
-        params = _decode_call(raw).params
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        params = decode_call(raw).params
+    except UNREADABLE:
         whole = maybe_value(raw)
         inner = whole.get("params") if isinstance(whole, dict) else None
         return (str(inner.get("name", "")), inner.get("arguments")) if isinstance(inner, dict) else ("", None)
     return str(params.name), params.arguments
-
-
-class _Arguments(Struct, gc=False):
-    arguments: Any = None
-
-
-class _CallOf(Struct, gc=False):
-    params: _Arguments
-
-
-_decode_arguments = msgspec.json.Decoder(_CallOf).decode
-
-
-def arguments_of(raw: bytes) -> Any:
-    """The arguments that `called` finds, where nobody asks for the tool."""
-    try:
-        return _decode_arguments(raw).params.arguments
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return called(raw)[1]
 
 
 class _Reply(Struct):
