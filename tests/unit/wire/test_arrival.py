@@ -110,6 +110,12 @@ def test_what_nobody_looks_at_is_left_out_of_the_digest(
     assert _taken(monkeypatch, first, second) == (len(second) - left, scans, digest)
 
 
+def test_half_a_pair_of_escapes_is_taken_for_a_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the readers take it; that costs a second scan."""
+    for half in (b"\\ud83d", b"\\ude00"):
+        assert _taken(monkeypatch, BEHIND_COMMA, b'"%b",' % half) == (9, 2, BEHIND_COMMA)
+
+
 def test_a_string_that_goes_on_becomes_too_long_for_a_word_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with fragments_of(8, 4096):
         fill = b"x" * WORD
@@ -122,31 +128,37 @@ def test_a_string_that_goes_on_becomes_too_long_for_a_word_once(monkeypatch: pyt
         assert _taken(monkeypatch, IN_ARRAY, b"yy", b"zz") == (2, 1, IN_ARRAY)
 
 
+BROKEN, BEHIND, NO_TEXT = "it is malformed", "it goes on behind its end", "it is not valid UTF-8"
+UNEVEN = f"it is malformed, or nests deeper than {limits.NESTING} levels"
+
+
 @pytest.mark.parametrize(
-    "fragments",
+    ("first", "bad", "why"),
     [
-        (b"{1,",),
-        (b'{"a":1}},',),
-        (b'{"a":1},',),
-        (b'{"a":' + b"[" * limits.NESTING + b"1,",),
-        (BEHIND_COMMA, b"2]},1,"),
-        (BEHIND_COMMA, b",2"),
-        (BEHIND_COMMA, b"2]}}}},"),
-        (BEHIND_COMMA, b"2]}},"),
-        (BEHIND_COMMA, b'"\xff", '),
-        (IN_ARRAY, b'xx"},1,'),
-        (IN_ARRAY, b'xx":1,'),
-        (IN_NAME, b'xx",1,'),
-        (IN_ARRAY, b"x\xffxxx"),
-        (IN_ARRAY, b"x\xe2\x82x"),
+        (b"", b"{1,", BROKEN),
+        (b"", b'{"a":1}},', UNEVEN),
+        (b"", b'{"a":1},', BEHIND),
+        (b"", b'{"a":' + b"[" * limits.NESTING + b"1,", UNEVEN),
+        (BEHIND_COMMA, b"2]},1,", BROKEN),
+        (BEHIND_COMMA, b",2", BROKEN),
+        (BEHIND_COMMA, b"2]}}}},", UNEVEN),
+        (BEHIND_COMMA, b"2]}},", BEHIND),
+        (BEHIND_COMMA, b'"\xff", ', NO_TEXT),
+        (BEHIND_COMMA, b'"\\ud83d" 1,', BROKEN),
+        (IN_ARRAY, b'xx"},1,', BROKEN),
+        (IN_ARRAY, b'xx":1,', BROKEN),
+        (IN_NAME, b'xx",1,', BROKEN),
+        (IN_ARRAY, b"x\xffxxx", NO_TEXT),
+        (IN_ARRAY, b"x\xe2\x82x", NO_TEXT),
     ],
 )
-def test_what_no_more_could_make_json_is_refused_with_its_fragment(fragments: tuple[bytes, ...]) -> None:
+def test_what_no_more_could_make_json_is_refused_with_its_fragment(
+    first: bytes, bad: bytes, why: str
+) -> None:
     judge = Arrival()
-    *good, bad = fragments
-    for fragment in good:
-        assert judge._take(fragment) == len(fragment)
-    with pytest.raises(NotJson):
+    if first:
+        assert judge._take(first) == len(first)
+    with pytest.raises(NotJson, match=f"^{why}$"):
         judge._take(bad)
 
 
@@ -168,7 +180,7 @@ def test_what_no_more_could_make_json_is_refused_with_its_fragment(fragments: tu
     ],
 )
 def test_neither_a_character_nor_an_escape_is_cut(end: bytes, size: int) -> None:
-    for before in (b"", b"a", b"12345", b'"', b"\\\\"):
+    for before in (b"", b"a", b"12345", b'"', b"X", b"\\\\"):
         assert arrival._unfinished_bytes(before + end) == size
 
 

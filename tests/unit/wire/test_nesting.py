@@ -243,10 +243,18 @@ def test_the_level_is_the_same_wherever_slices_end_and_whatever_strings_hold(
         nesting._SCAN_BYTES = original
 
 
+def never(*_: Any) -> Any:
+    raise AssertionError("It was looked at more closely than it had to be.")
+
+
 @pytest.mark.parametrize("size", [4_096, 4_097, 100_000])
 @pytest.mark.parametrize("bracket", [b"[", b"{"])
-def test_as_many_brackets_as_there_may_be_levels_are_let_pass_unlooked_at(size: int, bracket: bytes) -> None:
-    for count, is_deeper in ((128, False), (129, True)):
+def test_as_many_brackets_as_there_may_be_levels_are_let_pass_unlooked_at(
+    size: int, bracket: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count, is_deeper in ((129, True), (128, False)):
+        if not is_deeper:
+            monkeypatch.setattr(nesting, "_outside_strings", never)
         text = (bracket * count).ljust(size)
         assert nests_deeper(text, 128) is is_deeper
         both = (b"[" * (count // 2) + b"{" * (count - count // 2)).rjust(size)
@@ -319,3 +327,102 @@ def test_marks_are_found_outside_strings_and_none_in_an_escape() -> None:
                     marks += piece
             else:
                 assert unescaped_marks(b"".join(chosen), began) == (marks, in_string), (chosen, began)
+
+
+@pytest.mark.parametrize(
+    ("brackets", "depth", "bound"),
+    [
+        (b"[]", 4, 8),  # peeled in two turns, each of which may be two levels
+        (b"[{}]", 4, 10),
+        (b"[{", 4, 8),
+        (b"]", 4, 6),
+        (b"][", 4, 6),
+        (b"]]{[{", 4, 7),
+    ],
+)
+def test_levels_in_a_fragment_are_counted_one_by_one_only_near_the_limit(
+    brackets: bytes, depth: int, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(nesting, "_peak", never)
+        assert left_open(brackets, depth, bound) == _naively_left_open(brackets, depth, bound)
+        with pytest.raises(AssertionError):
+            left_open(brackets, depth, bound - 1)
+    _check_left_open(brackets, depth, bound - 1)
+
+
+def test_a_fragment_that_ends_too_deep_is_refused_without_counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nesting, "_peak", never)
+    for brackets, depth in ((b"[[[", 4), (b"][[[[", 4), (b"[" * 7, 0)):
+        assert left_open(brackets, depth, 6) is None
+
+
+def _tree(levels: int) -> bytes:
+    """Of which the innermost level is half."""
+    return b"[%b]" % (2 * _tree(levels - 1)) if levels else b""
+
+
+def _chain(levels: int, leaves: int) -> bytes:
+    return b"[" * levels + b"[]" * leaves + b"]" * levels
+
+
+@pytest.mark.parametrize(
+    ("nest", "left", "left_in_a_fragment"),
+    [
+        (_tree(5), b"", b""),
+        (_tree(11), _tree(3), _tree(3)),  # eight levels are peeled, and no more
+        (_chain(40, 1), _chain(39, 1), _chain(39, 1)),  # each level takes away too little
+        (_chain(88, 12), _chain(87, 1), _chain(87, 1)),  # 24 of 200 are less than an eighth
+        (_chain(84, 12), _chain(82, 1), _chain(83, 1)),  # and of 192 they are just that
+    ],
+)
+def test_levels_are_peeled_as_long_as_that_takes_away_much(
+    nest: bytes, left: bytes, left_in_a_fragment: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left is counted by its runs."""
+    seen: list[bytes] = []
+
+    class Runs:
+        def findall(self, left: bytes) -> list[bytes]:
+            seen.append(left)
+            return []
+
+    monkeypatch.setattr(nesting, "_RUN", Runs())
+    monkeypatch.setattr(nesting, "_TYPED_RUN", Runs())
+    nesting._peak(nest, 0, 0)
+    left_open(nest, 3, 999)
+    left_open(nest.replace(b"[]", b"{}"), 3, 999)
+    assert seen[:2] == [left, left_in_a_fragment]
+    assert len(seen[2]) <= len(left_in_a_fragment)  # where kinds take turns, two levels may go at once
+
+
+def test_a_slice_is_looked_at_in_one_go_and_is_as_large_as_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    slices: list[int] = []
+    outside_strings = nesting._outside_strings
+
+    def noted(marks: bytes, in_string: bool) -> tuple[bytes, bool]:
+        slices.append(len(marks))
+        return outside_strings(marks, in_string)
+
+    monkeypatch.setattr(nesting, "_outside_strings", noted)
+    assert not nests_deeper(memoryview(b"[]" * 70_000), 128)
+    assert slices == [65_536, 65_536, 8_928]
+
+
+class _Searched(bytes):
+    """A text that is searched and not counted."""
+
+    def count(self, *_: Any) -> int:
+        return never()  # type: ignore[no-any-return]
+
+
+class _Counted(bytes):
+    """A text that is counted and not searched."""
+
+    def find(self, *_: Any) -> int:
+        return never()  # type: ignore[no-any-return]
+
+
+def test_brackets_are_counted_in_short_texts_and_searched_for_in_long_ones() -> None:
+    assert not nests_deeper(_Counted(b"[]".ljust(4_096)), 128)
+    assert not nests_deeper(_Searched(b"[]".ljust(4_097)), 128)

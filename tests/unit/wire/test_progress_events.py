@@ -151,6 +151,9 @@ TAIL = [
 @given(st.lists(st.sampled_from(EVENTS + TAIL), max_size=5), st.lists(st.floats(0, 1), max_size=5))
 @example([TAIL[0], EVENTS[0], TAIL[2]], [])
 @example([TAIL[3], EVENTS[0], TAIL[4]], [0.5])
+@example([EVENTS[0], TAIL[4]], [])
+@example([EVENTS[0], b"\xef\xbb\xbf" + TAIL[0]], [])
+@example([TAIL[5], EVENTS[0]], [(len(TAIL[5]) + 0.5) / len(TAIL[5] + EVENTS[0])])
 def test_a_reader_that_passes_over_them_finds_the_same_events_around_them(parts, places):
     stream = b"".join(parts)
     edges = [0, *sorted(int(place * len(stream)) for place in places), len(stream)]
