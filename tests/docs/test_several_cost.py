@@ -11,7 +11,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "several.md"
 
 def rows(added: float) -> dict[str, Row]:
     plain = Row(100, 100.0, 200.0, 100.0, 100.0, 100.0, 15.0)
-    names = ("direct", "one upstream", "one with 100 tools", "5 x 20 and a hung one", "50 x 200")
+    names = (
+        "direct",
+        "five direct",
+        "one upstream",
+        "one with 100 tools",
+        "5 x 20 and a hung one",
+        "50 x 200",
+    )
     return {**dict.fromkeys(names, plain), "5 x 20": plain._replace(added=added)}
 
 
