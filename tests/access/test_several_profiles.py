@@ -78,13 +78,15 @@ def test_status_tells_of_all_servers_whatever_profiles_show(tmp_path: Path) -> N
 def test_one_profile_over_stdio(tmp_path: Path) -> None:
     file = tmp_path / "penstock.yaml"
     # Only what the profile shows is asked for its tools here: who wants the same names says always.
-    config = {**config_of(tmp_path), "names": {"prefix": "always"}}
+    config = {**config_of(tmp_path), "names": {"prefix": "always"}, "lists": {"wait": "600s"}}
+    config["mcpServers"]["gone"] = {"command": str(tmp_path / "no-such-program"), "required": True}
     file.write_text(yaml.safe_dump(config, sort_keys=False))
     words = [sys.executable, "-m", "penstock", "--config", str(file), "--profile", "shopper", "--stdio"]
     with (tmp_path / "stderr").open("wb") as errors, StdioDoor(words, "legacy", errors) as door:
         door.begin()
         assert tools_of(door) == ["shop__find"]
         assert door.call("docs__find")["error"]["code"] == -32601
+    assert "gone" not in (tmp_path / "stderr").read_text()  # who is not met is not waited for, or required
 
 
 @pytest.mark.parametrize(("name", "said"), [("nobody", "No profile is called"), ("", "No profile is called")])

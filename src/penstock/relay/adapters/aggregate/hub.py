@@ -133,8 +133,15 @@ class Hub:
 
     def look_if_settled(self) -> None:
         """Settles if there is nobody left to wait for."""
-        if not self.is_settled and all(member.is_settled for member in self.members.values()):
+        if not self.is_settled and all(member.is_settled for member in self._waited_for()):
             self._settle()
+
+    def _waited_for(self) -> list[Member]:
+        """The upstreams that somebody meets: one client on stdio meets those alone that its profile shows."""
+        members = list(self.members.values())
+        return (
+            members if self.learns else [one for one in members if any(one in v.members for v in self.views)]
+        )
 
     def _settle(self) -> None:
         if self.is_settled or self._is_over:
@@ -148,7 +155,7 @@ class Hub:
         self._say_lists()
         for then in waiting:
             then()
-        members = list(self.members.values())
+        members = self._waited_for()
         if self.keeping is not None:
             self.keeping.later()
         missing = [one for one in members if one.terms.is_required and one.known is None]
