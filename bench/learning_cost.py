@@ -35,7 +35,7 @@ from bench.workloads import Workload  # noqa: E402
 from penstock.observe import bounds  # noqa: E402
 from sessions import START, RecordingMaker  # type: ignore[import-not-found]  # noqa: E402
 
-CPU = {"alerts": ("file", 1.08), "shadow": ("live", 1.1)}
+CPU = {"alerts": ("file", 1.08), "alerts too": ("record", 1.08), "shadow": ("live", 1.1)}
 P50 = {"alerts": 1.02}
 MESSAGES_A_SECOND = 10_000
 EXCHANGES = 50, 150
@@ -137,11 +137,15 @@ def options(work: Path) -> dict[str, list[str]]:
         return ["--config", str(work / f"{name}.json")]
 
     config("set", {"interceptor": {"rules": _rules()}})
+    file = config("file", {})  # which may get rules
+    alerts = config("alerts", {"anomalies": {"baseline": str(work / "b"), "budget": "1/2"}})
     sets = [{"name": "now", "share": 100}, {"name": "next", "file": str(work / "set.json"), "shadow": True}]
     return {
         "off": [],
-        "file": config("file", {}),  # which may get rules
-        "alerts": config("alerts", {"anomalies": {"baseline": str(work / "b"), "budget": "1/2"}}),
+        "file": file,
+        "alerts": alerts,
+        "record": [*file, "--record", str(work / "record.jsonl")],
+        "alerts too": [*alerts, "--record", str(work / "too.jsonl")],
         "live": config("live", {"interceptor": {"rules": _rules()}}),
         "shadow": config("shadow", {"interceptor": {"rules": []}, "variants": {"sets": sets}}),
     }
