@@ -9,7 +9,7 @@ import pytest
 from arrivals import TEXT
 from penstock import limits
 from penstock.wire.http import sse
-from penstock.wire.http.sse import SseEvent, SseReader
+from penstock.wire.http.sse import Oversize, SseEvent, SseReader
 from penstock.wire.json import digests
 from penstock.wire.mcp.message import read_upstream_message
 from slow_sse import by_the_long_way
@@ -138,3 +138,53 @@ def test_a_message_in_any_plain_event_is_judged_while_it_arrives(head: bytes) ->
         assert isinstance(event, SseEvent)
         assert event.data == data
         assert digests.has(event.data)
+
+
+def test_after_an_event_too_big_a_large_message_is_judged_again() -> None:
+    reader = SseReader(100_000)
+    reader.feed(b"data: " + TEXT[:90_000])
+    (big,) = reader.feed(TEXT[:30_000] + b"\n\n")
+    assert isinstance(big, Oversize)
+    stream = b"data: " + TEXT[:70_000] + b'"}]}}\n\n'
+    (event,) = [*reader.feed(stream[:69_000]), *reader.feed(stream[69_000:])]
+    assert isinstance(event, SseEvent)
+    assert event.data is not None
+    assert digests.has(event.data)
+
+
+@pytest.mark.parametrize("lines", [0, 1, 62, 63, 64, 65, 66, 200])
+def test_a_blank_line_is_found_wherever_it_is(lines: int) -> None:
+    """Up to 4 KiB both line ends are looked for together, then 64 lines one by one, then both again."""
+    for size in (1, *range(4_080, 4_110)):
+        first = b": " + b"x" * size + b"\n" + b": c\n" * lines + b"\n"
+        more = b": " + b"y" * size + b"\n\n"
+        found = read(first + more + more)
+        assert [event.raw for event in found if isinstance(event, SseEvent)] == [first, more, more]
+
+
+@pytest.mark.parametrize(("size", "lines"), [(4_096, 0), (4_097, 64), (40_000, 64)])
+def test_only_some_lines_of_a_large_chunk_are_looked_at_one_by_one(
+    size: int, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[bytes] = []
+    look_up = sse._look_up
+
+    def noted(text: bytes, places: list[int], which: int, what: bytes, at: int) -> int:
+        looked.append(what)
+        return look_up(text, places, which, what, at)
+
+    monkeypatch.setattr(sse, "_look_up", noted)
+    text = (b"x\r\n" * size)[: size - 1] + b"x"
+    assert sse._Joints(text).next(0) == len(text)
+    assert [looked.count(end) for end in (b"\n", b"\r", b"\n\n", b"\r\r")] == [lines, lines, 1, 1]
+
+
+def test_an_event_of_just_four_kib_is_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = b"data: " + b"x" * (4_096 - 8) + b"\n\n"
+    expected = SseEvent(raw, "message", raw[6:-2])
+    monkeypatch.setattr(sse, "_maybe_long_event", never)
+    assert read(raw[:9], raw[9:]) == [expected]
+    reader = SseReader(4_096, is_raw_wanted=False)
+    assert [*reader.feed(raw[:9]), *reader.feed(raw[9:])] == [expected]
+    monkeypatch.setattr(SseReader, "_feed_lines", never)
+    assert reader.feed(raw) == [expected]

@@ -476,6 +476,8 @@ def test_a_large_event_is_not_kept_as_it_came_where_nobody_wants_it():
     first, second = reader.feed(small + large)
     assert (first.raw, first.data, first.id) == (small, b"x", b"1")
     assert (second.raw, second.data, second.id) == (b"", b"x" * 5_000, b"2")
+    (third,) = reader.feed(b"retry: 5\n" + small)
+    assert third.raw == b"retry: 5\n" + small
     (odd,) = reader.feed(b"retry: 5\nevent: a\nevent: b\ndata: %b\n\n" % (b"x" * 5_000))
     assert (odd.raw, odd.event, odd.retry, odd.is_odd) == (b"", "b", 5, True)
 
@@ -486,3 +488,10 @@ def test_a_large_event_is_not_kept_as_it_came_where_nobody_wants_it():
 def test_a_plain_event_of_ours_is_written_as_any_other(data):
     with_id = encode_event(data, "message", b"7")
     assert encode_event(data, "message") == with_id.replace(b"id: 7\n", b"", 1)
+
+
+def test_a_message_is_written_with_all_that_it_was_given():
+    assert encode_event(b"x", "message") == b"event: message\ndata: x\n\n"
+    assert encode_event(b"x", "message", b"7") == b"event: message\nid: 7\ndata: x\n\n"
+    assert encode_event(b"x", "message", retry=5) == b"event: message\nretry: 5\ndata: x\n\n"
+    assert encode_event(b"x", "message", b"", 0) == b"event: message\nid: \nretry: 0\ndata: x\n\n"
