@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.bridge.legacy_face import LegacyFace
 from penstock.bridge.modern_face import ModernFace
-from penstock.bridge.steps import Step, ToUpstream
+from penstock.bridge.steps import Step, Tell, ToUpstream
 from penstock.errors import ProtocolError
 from penstock.wire.mcp.message import Kind, Message, read_client_message, read_upstream_message
 
@@ -98,6 +98,8 @@ def _take(steps: list[Step], called: list[bytes]) -> None:
             assert isinstance(message, Message)
             if message.method == "tools/call" and message.params and "name" in message.params:
                 assert _name(bytes(message.params["name"])) in called, (step.raw, called)
+        elif isinstance(step, Tell):
+            assert step.text, "people are told nothing"
         else:
             assert isinstance(read_upstream_message(step.raw), Message)
 

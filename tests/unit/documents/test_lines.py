@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config.formats.document import Document
+from penstock.config.formats.document import Document, Unreadable
 from penstock.config.formats.json_reader import read_json
 from penstock.config.formats.reading import guess_format, read_document
 from penstock.config.formats.toml_reader import read_toml
@@ -237,3 +237,11 @@ def test_the_ending_decides_first() -> None:
     assert read_document("x.json", b'\xef\xbb\xbf{"a": 1}').tree == {"a": 1}
     assert read_document("x.toml", b"a = 1").tree == {"a": 1}
     assert read_document("x.conf", b"a = 1").tree == {"a": 1}
+
+
+@pytest.mark.parametrize("quotes", ['"""', '"', "'''", "'"])
+def test_a_toml_text_without_an_end_is_refused_at_once(quotes: str) -> None:
+    """What can be read in two ways, backslash by backslash, takes longer than anybody waits."""
+    for mark in ("\\", "\\\\ ", '\\"', "'.", '".'):
+        with pytest.raises(Unreadable):
+            read_toml(f"a = {quotes}{mark * 400}x")
