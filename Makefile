@@ -69,7 +69,7 @@ peers: $(STAMP)
 # Real processes can miss a deadline on two busy cores: what failed gets one more try, alone.
 test: $(STAMP) peers
 	@sh scripts/system_setup tests jq strace logrotate prometheus redis-server nginx chromium tmux
-	$(BIN)/python -m pytest -n 2 --dist worksteal || $(BIN)/python -m pytest --last-failed
+	$(BIN)/python -m pytest -n 3 --dist worksteal || $(BIN)/python -m pytest --last-failed
 
 test-quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/house

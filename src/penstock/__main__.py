@@ -13,6 +13,9 @@ def main() -> int:
     # it would leave a traceback, or crash a module that is half there.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    import gc
+
+    gc.set_threshold(20_000)  # what is loaded stays: looking through it again and again takes milliseconds
     from penstock.lazy_imports import import_msgspec
 
     import_msgspec()  # before anything that imports it

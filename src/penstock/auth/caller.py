@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from penstock import limits
+from penstock.digests import sha256
 
 NEVER = float("inf")
 """When a credential lapses that has no end."""
@@ -43,7 +42,7 @@ class Caller:
 
 def kept_id(session: bytes) -> bytes:
     """What is kept of an id: upstreams may choose long ones."""
-    return session if len(session) <= limits.KNOWN_SESSION_ID_BYTES else hashlib.sha256(session).digest()
+    return session if len(session) <= limits.KNOWN_SESSION_ID_BYTES else sha256(session)
 
 
 class Admission:

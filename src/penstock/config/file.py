@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -29,6 +28,7 @@ from penstock.config.model import (
     with_terms,
 )
 from penstock.config.variants import read_variants
+from penstock.digests import sha256
 from penstock.errors import ConfigError, FaultyFile, PenstockError
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
 from penstock.policy.tools.tool_filter import ToolFilter
@@ -63,7 +63,7 @@ def read_bytes(path: str) -> bytes:
 
 def digest_of(data: bytes) -> bytes:
     """A short name for what is in a file."""
-    return hashlib.sha256(data).digest()
+    return sha256(data)
 
 
 def parse_file(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
@@ -13,6 +12,7 @@ from msgspec import structs
 from penstock.config.check import Section, finds_tools
 from penstock.config.formats.document import Path
 from penstock.config.model import CommandUpstream, Member, SeveralUpstreams, UrlUpstream, patterns_in
+from penstock.digests import sha256
 from penstock.errors import ConfigError
 from penstock.policy.faults import did_you_mean, spoken_place
 from penstock.policy.patterns.patterns import Pattern, compile_pattern
@@ -294,4 +294,4 @@ def _digest(upstream: CommandUpstream | UrlUpstream | None) -> bytes:
         words = [upstream.url.origin, upstream.url.target.decode()]
     else:
         words = []
-    return hashlib.sha256(msgspec.json.encode(words)).digest()
+    return sha256(msgspec.json.encode(words))

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import structs
 
 from penstock import limits
+from penstock.digests import sha256
 from penstock.gate.pending import ByteShare, PendingTable
 from penstock.policy.exchange import Session
 from penstock.wire.mcp.eras import Era
@@ -165,6 +166,4 @@ def _key(session_id: bytes) -> bytes:
 
 def _id_of(key: bytes) -> str:
     """What a session is called where others see it: its own id is a secret of its client's."""
-    import hashlib  # with OpenSSL behind it, which a client on a pipe does not need
-
-    return hashlib.sha256(key).hexdigest()[:16]
+    return sha256(key).hex()[:16]

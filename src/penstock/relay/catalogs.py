@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from penstock.digests import sha256
 from penstock.errors import ToolListRefused, UpstreamError
 from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.policy.tools.tool_filter import ToolFilter
@@ -38,9 +39,7 @@ def principal_of(authorization: bytes | None) -> bytes:
     """What stands for the credentials of a request; the credentials themselves are not kept."""
     if not authorization:
         return b""
-    import hashlib  # with OpenSSL behind it, which an upstream without credentials does not need
-
-    return hashlib.sha256(authorization).digest()
+    return sha256(authorization)
 
 
 _NO_RIGHTS = frozenset(

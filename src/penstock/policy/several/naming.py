@@ -7,8 +7,8 @@ inherits it, with the permissions that people have written down for it.
 from __future__ import annotations
 
 import base64
-import hashlib
 
+from penstock.digests import sha256
 from penstock.policy.several.terms import MemberTerms, NameTerms
 
 _MARK = 7  # an underscore and six characters that tell cut names apart
@@ -79,5 +79,5 @@ class NameLedger:
 
 
 def _mark(server: str, own: str) -> str:
-    digest = hashlib.sha256(f"{server}\0{own}".encode("utf-8", "surrogatepass")).digest()
+    digest = sha256(f"{server}\0{own}".encode("utf-8", "surrogatepass"))
     return base64.b32encode(digest).decode().lower()[: _MARK - 1]
