@@ -18,9 +18,9 @@ _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PLAIN = re.compile(r"[^,\]}\n#]*")
-# Nothing here is read in two ways or given back: a string that does not end would take time without end.
+# Nothing in a string can be read in two ways: one that does not end would take time without end.
 _STRING = re.compile(
-    r'"""(?:\\.|(?!""")[^\\])*+"{3,5}' r"|'''(?:(?!''').)*+'{3,5}" r'|"(?:\\.|[^"\\])*+"' r"|'[^']*+'",
+    r'"""(?:\\.|(?!""")[^\\])*"{3,5}' r"|'''(?:(?!''').)*'{3,5}" r'|"(?:\\.|[^"\\])*"' r"|'[^']*'",
     re.DOTALL,
 )
 _NAME = rf"(?:{_STRING.pattern}|[A-Za-z0-9_-]++)"
