@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -57,13 +58,16 @@ def try_client(client: Client, server: Server, is_installing: bool = True) -> Se
     return Seen(client.package, version, over_stdio, over_http, is_right)
 
 
+_PLACE = re.compile(r"(?: imported from)? (?:file://)?/\S+")  # where a program is here is nobody's business
+
+
 def _outcome(client: Client, words: list[str], work: str, hides: bool = True) -> str:
     try:
         found = _driven(client, words, work)
     except (subprocess.TimeoutExpired, ValueError, KeyError, OSError) as error:
         return f"FAILED: {type(error).__name__}: {error}"[:160].replace("\n", " ")
     if "error" in found:
-        return f"FAILED: {found['error']}"[:160].replace("\n", " ")
+        return f"FAILED: {_PLACE.sub('', str(found['error']))}"[:160].replace("\n", " ")
     names = [str(name) for name in found["tools"]]
     if (hides and HIDDEN in names) or "echo" not in names:
         return f"FAILED: it sees {', '.join(names)}"
