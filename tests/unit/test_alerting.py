@@ -96,6 +96,35 @@ def test_many_calls_or_a_large_one_are_looked_at_at_once_and_few_within_a_while(
     asyncio.run(run())
 
 
+def test_what_waits_is_bounded_where_more_comes_in_a_turn_than_is_looked_at(tmp_path: Path) -> None:
+    async def run() -> int:
+        alerts = alerts_of(tmp_path / "alerts")
+        await alerts.start()
+        keep = alerts.keep_call
+        assert keep is not None
+        most = 0
+        for _ in range(60):
+            for _ in range(200):
+                keep(seen("usual"))
+            await turns(1)
+            most = max(most, len(alerts._waiting))
+        alerts.close()
+        return most
+
+    assert asyncio.run(run()) < 4 * 200
+
+
+def test_a_disk_that_stalls_does_not_let_alerts_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = AlertFile(str(tmp_path / "alerts"))
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: None)  # nobody writes
+    for _ in range(10_002):
+        file.write(b"x\n")
+    assert len(file._waiting) == 10_000
+    assert "the disk does not take them" in caplog.text
+
+
 def test_there_is_no_thread_unless_something_is_written(tmp_path: Path) -> None:
     path = tmp_path / "alerts"
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 _LARGE = 4_096  # a call of which a few may be too much to wait for more
+_UNWRITTEN = 10_000  # times that alerts wait for a disk that stalls
 _AT_ONCE = 16  # calls that are looked at before somebody else may run
 
 
@@ -52,6 +53,9 @@ class AlertFile:
     def write(self, lines: bytes) -> None:
         """Has them written."""
         with self._lock:
+            if len(self._waiting) >= _UNWRITTEN:
+                log.warning("Alerts are not written: the disk does not take them. They stand above.")
+                return
             self._waiting.append(lines)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="penstock-alerts", daemon=True)
@@ -227,9 +231,11 @@ class Alerting(Queued):
             self._look()
 
     def _look(self) -> None:
-        """Looks at a few, and then lets others go first."""
-        some = self._waiting[:_AT_ONCE]
-        del self._waiting[:_AT_ONCE]
+        """Looks at a few, and then lets others go first. A part of all that waits: where more came in a turn
+        than the few, it would become more and more."""
+        count = max(_AT_ONCE, len(self._waiting) // 4)
+        some = self._waiting[:count]
+        del self._waiting[:count]
         self._is_due = False
         try:
             self._sink.write_batch(some)
