@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -32,6 +32,8 @@ class _Message(Struct):
 _decode_message = msgspec.json.Decoder(_Message).decode
 _decode_params = msgspec.json.Decoder(_Params).decode
 _decode_text = msgspec.json.Decoder(str).decode
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _EMPTY = _Message()
 _NO_PARAMS = _Params()
 _TOOL_ERROR = (b'"isError":true', b'"isError": true')
@@ -199,42 +201,38 @@ class Rows:
         """The row of the next line."""
         asked = self.open.pop(line.re, None) if line.re and line.kind == "response" else None
         if asked is not None and asked.session != line.s and asked.method == "initialize":
-            self._join(line.s, asked.session)
+            # Over HTTP a session gets its name with the answer to its first request. Whether that request was
+            # written before it, under another name, is a matter of time; for readers it is one session.
+            _remember(self._begun_as, line.s, asked.session)
         if self._begun_as:
             line.s = self._begun_as.get(line.s, line.s)
         row = MessageRow(line, asked, line.client or self._clients.get(line.s, ""))
         if line.kind == "request":
-            if len(self.open) >= bounds.OPEN_REQUESTS:
-                self.open.pop(next(iter(self.open)))
             method = row.method
-            self.open[line.i] = Asked(line.i, line.t, method, row.tool, line.sender, line.s, line.verdict)
+            asks = Asked(line.i, line.t, method, row.tool, line.sender, line.s, line.verdict)
+            _remember(self.open, line.i, asks)
             if method == "initialize" and not line.client:
                 self._name_client(row)
         elif line.client:
-            self._know_client(line.s, line.client)
+            _remember(self._clients, line.s, line.client)
         return row
-
-    def _join(self, session: str, begun_as: str) -> None:
-        """Over HTTP a session gets its name with the answer to its first request. Whether that request was
-        written before it, under another name, is a matter of time; for readers it is one session."""
-        if len(self._begun_as) >= bounds.OPEN_REQUESTS:
-            self._begun_as.pop(next(iter(self._begun_as)))
-        self._begun_as[session] = begun_as
 
     def _name_client(self, row: MessageRow) -> None:
         names = list(texts_at(maybe_value(row.message.params), "clientInfo.name"))
         if names:
             row.client = names[0]
-            self._know_client(row.line.s, names[0])
-
-    def _know_client(self, session: str, name: str) -> None:
-        if session not in self._clients and len(self._clients) >= bounds.OPEN_REQUESTS:
-            self._clients.pop(next(iter(self._clients)))
-        self._clients[session] = name
+            _remember(self._clients, row.line.s, names[0])
 
     def all(self, lines: Iterable[Line]) -> Iterator[MessageRow]:
         """The rows of all lines."""
         return map(self.row, lines)
+
+
+def _remember(kept: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    """Keeps it, and forgets the oldest where there are too many."""
+    if key not in kept and len(kept) >= bounds.OPEN_REQUESTS:
+        kept.pop(next(iter(kept)))
+    kept[key] = value
 
 
 def texts_at(value: Any, path: str) -> Iterator[str]:

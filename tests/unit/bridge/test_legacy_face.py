@@ -8,28 +8,17 @@ from typing import Any
 
 import pytest
 
+from gate_messages import client as said
+from gate_messages import upstream as heard
 from penstock import limits
 from penstock.bridge.legacy_face import LegacyFace
 from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 LEVEL = "io.modelcontextprotocol/logLevel"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 CAPABILITIES = b'{"elicitation": {"form":{}},"sampling":{}}'
 ASK = {"who": {"method": "elicitation/create", "params": {"message": "who?", "n": 1.0}}}
-
-
-def said(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
-def heard(raw: bytes) -> Message:
-    message = read_upstream_message(raw)
-    assert isinstance(message, Message)
-    return message
 
 
 def opened(

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from gate_messages import client, upstream
 from penstock import limits
 from penstock.bridge.modern_face import ModernFace
 from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import Message
 
 META = (
     '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":'
@@ -21,15 +22,11 @@ META = (
 
 
 def said(text: str) -> Message:
-    message = read_client_message(text.encode())
-    assert isinstance(message, Message)
-    return message
+    return client(text.encode())
 
 
 def heard(text: str) -> Message:
-    message = read_upstream_message(text.encode())
-    assert isinstance(message, Message)
-    return message
+    return upstream(text.encode())
 
 
 def request(token: str, method: str, more: str = "", meta: str = "") -> Message:

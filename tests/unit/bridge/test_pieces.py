@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gate_messages import client, upstream
 from penstock import limits
 from penstock.bridge import (
     codes,
@@ -22,19 +23,15 @@ from penstock.bridge import (
 from penstock.bridge.steps import ToClient, ToUpstream
 from penstock.bridge.subscriptions import Subscriptions
 from penstock.wire.json.ambiguity import members
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import Message
 
 
 def said(**content: Any) -> Message:
-    message = read_client_message(json.dumps({"jsonrpc": "2.0", **content}).encode())
-    assert isinstance(message, Message)
-    return message
+    return client(json.dumps({"jsonrpc": "2.0", **content}).encode())
 
 
 def heard(**content: Any) -> Message:
-    message = read_upstream_message(json.dumps({"jsonrpc": "2.0", **content}).encode())
-    assert isinstance(message, Message)
-    return message
+    return upstream(json.dumps({"jsonrpc": "2.0", **content}).encode())
 
 
 def error(code: object, data: object = None) -> Message:

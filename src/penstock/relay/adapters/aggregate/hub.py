@@ -138,10 +138,9 @@ class Hub:
 
     def _waited_for(self) -> list[Member]:
         """The upstreams that somebody meets: one client on stdio meets those alone that its profile shows."""
-        members = list(self.members.values())
-        return (
-            members if self.learns else [one for one in members if any(one in v.members for v in self.views)]
-        )
+        if self.learns:
+            return list(self.members.values())
+        return list(dict.fromkeys(member for view in self.views for member in view.members))
 
     def _settle(self) -> None:
         if self.is_settled or self._is_over:
