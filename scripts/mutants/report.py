@@ -8,11 +8,15 @@ import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from trial import KILLED, ROOT, SOURCE, STILLBORN, SURVIVED, TIMED_OUT
 
 JUDGED = Path(__file__).parent / "equivalent.toml"
 LAST_RUNS = ROOT / ".mutants"
+FIGURES = Path(__file__).parent / "figures.json"
+"""What the page was last written from: a fresh clone, which has run nothing, still knows it."""
+_KIND = "sha256:"  # before the marks there, since a bare digest looks like a secret to whoever looks for some
 MARK = "<!-- figures: written by make mutants -->"
 
 
@@ -39,17 +43,25 @@ class Score:
 def save(score: Score) -> None:
     """Keeps the result for a later page, with a mark of the code it is about."""
     LAST_RUNS.mkdir(exist_ok=True)
-    kept = {"code": _code_mark(score.module), "counts": score.counts, "survivors": score.survivors}
-    _kept_at(score.module).write_text(json.dumps(kept, indent=1))
+    _kept_at(score.module).write_text(json.dumps(_kept(score), indent=1))
 
 
 def maybe_saved(module: str) -> Score | None:
-    """The last result for a module, if its code is still the same."""
-    path = _kept_at(module)
-    kept = json.loads(path.read_text()) if path.exists() else {"code": ""}
-    if kept["code"] != _code_mark(module):
-        return None
-    return Score(module, Counter(kept["counts"]), kept["survivors"])
+    """The last result for a module, of a run in this checkout or of another's that came with it, if its
+    code is still the same."""
+    here = _kept_at(module)
+    for kept in (json.loads(here.read_text()) if here.exists() else None, _figures().get(module)):
+        if kept is not None and kept["code"].removeprefix(_KIND) == _code_mark(module):
+            return Score(module, Counter(kept["counts"]), kept["survivors"])
+    return None
+
+
+def _figures() -> dict[str, Any]:
+    return json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+
+
+def _kept(score: Score, kind: str = "") -> dict[str, Any]:
+    return {"code": kind + _code_mark(score.module), "counts": score.counts, "survivors": score.survivors}
 
 
 def _kept_at(module: str) -> Path:
@@ -89,7 +101,8 @@ def _older(page: Path, untried: list[str]) -> list[str]:
 
 
 def write(page: Path, scores: list[Score], untried: list[str]) -> None:
-    """Puts the figures at the end of `page`, after its introduction; `untried` has none yet."""
+    """Puts the figures at the end of `page`, after its introduction, and beside the tool for whoever writes
+    it next; `untried` has none yet."""
     known = judged()
     total = Score("all of them")
     for score in scores:
@@ -122,3 +135,4 @@ def write(page: Path, scores: list[Score], untried: list[str]) -> None:
     lines += rest or ["None."]
     head = page.read_text().partition(MARK)[0]
     page.write_text(head + MARK + "\n\n" + "\n".join(lines).rstrip() + "\n")
+    FIGURES.write_text(json.dumps({score.module: _kept(score, _KIND) for score in scores}, indent=1) + "\n")

@@ -23,7 +23,7 @@ _DISCOVERED = (
 )
 _GREETED = (
     b'{"jsonrpc":"2.0","id":"own-1","result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"old",'
-    b'"version":"1"},"capabilities":{"tools":{},"logging":{}}}}'
+    b'"version":"1"},"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}}}}'
 )
 _META = (
     b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":'

@@ -41,7 +41,7 @@ def _capabilities(offered: Raw | None) -> bytes:
     if offered is None or found is None:
         return b"{}"
     extensions = maybe_members(found.get("extensions"))
-    if extensions is None or _TASKS not in extensions:
+    if extensions is None:
         return bytes(offered)
     # Tasks of the modern era are not those of the legacy one: they are not offered.
     return with_members(bytes(offered), {"extensions": without_members(bytes(found["extensions"]), _TASKS)})
@@ -53,7 +53,7 @@ def for_legacy(raw: bytes, result: Members, asked: Message) -> bytes:
         content = bytes(result["structuredContent"])
         if maybe_members(content) is None:
             return _with_result(raw, result, "structuredContent", b'{"result":%b}' % content)
-    elif asked.method == "tools/list" and b"outputSchema" in raw and "tools" in result:
+    elif asked.method == "tools/list" and (b"outputSchema" in raw or b"\\u" in raw) and "tools" in result:
         return _with_object_schemas(raw, result)
     return raw
 

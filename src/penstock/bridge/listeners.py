@@ -98,6 +98,8 @@ class Listeners:
             return None
         params = maybe_members(message.envelope.get("params")) or {}
         uri = maybe_value(params.get("uri"))
+        if name is None and not isinstance(uri, str):
+            return []  # nobody can have asked for it
         return [
             ToClient(_with_subscription(message, listener.token))
             for listener in self._all.values()
@@ -110,8 +112,10 @@ class Listeners:
 
 
 def _with_subscription(message: Message, token: bytes) -> bytes:
-    params = bytes(message.envelope["params"]) if "params" in message.envelope else b"{}"
-    inner = maybe_members(params) or {}
-    meta = bytes(inner.get("_meta", b"{}"))
+    params = bytes(message.envelope.get("params", b""))
+    inner = maybe_members(params)
+    if inner is None:
+        params, inner = b"{}", {}  # a change of a list says nothing there that could be lost
+    meta = bytes(inner.get("_meta", b""))
     meta = with_members(meta if maybe_members(meta) is not None else b"{}", {META_SUBSCRIPTION: token})
     return with_members(message.raw, {"params": with_members(params, {"_meta": meta})})

@@ -79,16 +79,13 @@ def for_legacy_upstream(message: Message) -> bytes:
 
 def opening(meta: Members, own: bytes) -> bytes:
     """The params of initialize on behalf of who sent this `_meta`; `own` is what we call ourselves."""
-    capabilities = bytes(meta.get(META_CAPABILITIES, b"{}"))
-    declared = maybe_members(capabilities)
-    if declared is None:
-        capabilities = b"{}"
-    else:
-        capabilities = without_members(capabilities, "tasks")
-        roots = maybe_members(declared.get("roots"))
-        if roots is not None and "listChanged" in roots:
-            kept = without_members(bytes(declared["roots"]), "listChanged")
-            capabilities = with_members(capabilities, {"roots": kept})
+    declared = maybe_members(meta.get(META_CAPABILITIES))
+    capabilities = b"{}"
+    if declared is not None:
+        capabilities = without_members(bytes(meta[META_CAPABILITIES]), "tasks")
+        if maybe_members(declared.get("roots")) is not None:
+            roots = without_members(bytes(declared["roots"]), "listChanged")
+            capabilities = with_members(capabilities, {"roots": roots})
     return object_of(
         {
             "protocolVersion": b'"2025-11-25"',

@@ -102,7 +102,7 @@ def key_for(message: Message, taken: dict[str, Asked]) -> str:
     """The key of a question: the upstream's id as text; with a suffix if another looks alike."""
     token = message.id_token or b"null"
     value = maybe_value(token)
-    key = value if isinstance(value, str) else token.decode("ascii", "replace")
+    key = value if isinstance(value, str) else token.decode()
     while key in taken:
         key += "_"
     return key

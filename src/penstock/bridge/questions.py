@@ -102,6 +102,8 @@ def read_urls(answer: Message) -> list[Question]:
             return []
         named = maybe_value(params.get("elicitationId"))
         key = named if isinstance(named, str) and named not in found else f"url-{number}"
+        while key in found:
+            key += "_"
         text = bytes(raw) if "mode" in params else with_members(bytes(raw), {"mode": b'"url"'})
         found[key] = Question(key, "elicitation/create", text, bytes(params["url"]))
     return list(found.values())

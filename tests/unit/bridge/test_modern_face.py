@@ -10,6 +10,7 @@ import pytest
 
 from gate_messages import client, upstream
 from penstock import limits
+from penstock.bridge.listeners import UPDATED
 from penstock.bridge.modern_face import ModernFace
 from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.wire.mcp.message import Message
@@ -278,6 +279,32 @@ def test_listening_is_acknowledged_and_changes_carry_its_id() -> None:
     assert face.upstream_says(changed, 3.0) == []
 
 
+@pytest.mark.parametrize("params", ["5", "[1]", "null", '{"a":1,"a":2}'])
+def test_a_change_of_a_list_is_told_whatever_its_params_are(params: str) -> None:
+    face = opened()
+    face.client_says(request("5", "subscriptions/listen", '"notifications":{"toolsListChanged":true},'), 0.0)
+    assert told(face, "notifications/tools/list_changed", f',"params":{params}') == [
+        ToClient(
+            b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed",'
+            b'"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":5}}}'
+        )
+    ]
+
+
+@pytest.mark.parametrize("uri", ["[]", "{}", "5", "null"])
+def test_an_update_of_what_is_no_address_is_nobodys(uri: str) -> None:
+    face = opened()
+    wants = '"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:b"]},'
+    face.client_says(request("5", "subscriptions/listen", wants), 0.0)
+    assert told(face, UPDATED, f',"params":{{"uri":{uri}}}') == []
+    assert told(face, UPDATED, ',"params":{"uri" : "a:b"}') == [
+        ToClient(
+            b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri" : "a:b",'
+            b'"_meta":{"io.modelcontextprotocol/subscriptionId":5}}}'
+        )
+    ]
+
+
 def test_the_upstream_logs_only_for_who_asked() -> None:
     face = opened()
     message = heard('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}')
@@ -374,6 +401,37 @@ def test_who_cannot_go_to_a_url_hears_the_error() -> None:
     call(face)
     (answer,) = down(face.upstream_says(heard(URL), 0.0))
     assert answer["error"]["code"] == -32042
+
+
+def needs_urls(*elicitations: str) -> str:
+    error = f'{{"code":-32042,"message":"go","data":{{"elicitations":[{",".join(elicitations)}]}}}}'
+    return f'{{"jsonrpc":"2.0","id":7,"error":{error}}}'
+
+
+def test_who_cannot_go_to_every_url_hears_the_error() -> None:
+    face = opened()
+    call(face)
+    raw = needs_urls('{"mode":"form","url":"https://x/"}', '{"mode":"url","url":"https://y/"}')
+    assert face.upstream_says(heard(raw), 0.0) == [ToClient(raw.encode())]
+
+
+def test_no_url_takes_the_place_of_another() -> None:
+    face = opened()
+    can = META.replace('"elicitation":{}', '"elicitation":{"url":{}}') % ""
+    asked = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t",{can}}}}}'
+    face.client_says(said(asked), 0.0)
+    wanted = (
+        '{"mode":"url","elicitationId":"url-1","url":"https://x/"}',
+        '{"mode":"url","url" : "https://y/"}',
+    )
+    assert face.upstream_says(heard(needs_urls(*wanted)), 0.0) == [
+        ToClient(
+            b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{'
+            b'"url-1":{"method":"elicitation/create","params":{"mode":"url","elicitationId":"url-1",'
+            b'"url":"https://x/"}},'
+            b'"url-1_":{"method":"elicitation/create","params":{"mode":"url","url" : "https://y/"}}}}}'
+        )
+    ]
 
 
 def cancel(token: str) -> Message:
@@ -651,6 +709,18 @@ def test_what_the_upstream_has_answered_is_not_cancelled() -> None:
     assert face.parked == 0
 
 
+def test_a_question_after_the_answer_waits_for_the_next_call() -> None:
+    face = opened()
+    state = parked(face)
+    answer(face, "7")
+    assert question(face, '"late"', now=3.0) == []
+    assert call(face, "8", back(state), now=4.0) == [
+        ToClient(b'{"jsonrpc":"2.0","id":8,"result":{"resultType":"complete"}}')
+    ]
+    (asked,) = down(call(face, "9", now=5.0))
+    assert (asked["id"], list(asked["result"]["inputRequests"])) == (9, ["late"])
+
+
 def test_a_client_has_its_time_from_when_it_was_asked() -> None:
     face = opened()
     call(face, "7", now=1000.0)
@@ -816,6 +886,10 @@ def test_what_a_client_shows_to_go_on_may_be_given() -> None:
     answer(face, '"own-1"', '{"capabilities":5}')
     assert parked(face) == "one"
     assert parked(opened("{}")).startswith("own-")
+    face = ModernFace(lambda: b'"X-1"', b"{}")
+    face.client_says(request("0", "server/discover"), 0.0)
+    answer(face, '"X-1"', '{"capabilities":{}}')
+    assert parked(face) == "X-1"  # an id as it is, without its quotes
 
 
 def test_what_is_under_way_is_bounded_before_the_handshake_and_after(monkeypatch: pytest.MonkeyPatch) -> None:

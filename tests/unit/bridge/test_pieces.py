@@ -177,6 +177,11 @@ def test_results_for_legacy_clients() -> None:
     assert for_legacy("tools/list", '{"tools":"outputSchema"}') == '{"tools":"outputSchema"}'
 
 
+def test_a_schema_of_no_object_is_left_out_however_its_name_is_written() -> None:
+    listed = '{"tools":[{"name":"a","\\u006futputSchema":{"type":"array"}},{"name" : "b"}]}'
+    assert for_legacy("tools/list", listed) == '{"tools":[{"name":"a"},{"name" : "b"}]}'
+
+
 def test_tools_that_want_headers_in_a_wrong_way_are_left_out() -> None:
     right = '{"name":"a","inputSchema":{"properties":{"x":{"type":"string","x-mcp-header":"X"}}}}'
     wrong = '{"name":"b","inputSchema":{"properties":{"x":{"type":"array","x-mcp-header":"X"}}}}'
@@ -371,6 +376,8 @@ def test_urls_in_an_error() -> None:
         ("url-1", b'"u"'),
         ("url-2", b'"v"'),
     ]
+    own = {"elicitationId": "url-1", "url": "u"}
+    assert read(-32042, {"elicitations": [own, {"url": "v"}]}) == [("url-1", b'"u"'), ("url-1_", b'"v"')]
     for nothing in ({}, {"elicitations": 5}, {"elicitations": [5]}, {"elicitations": [{}]}, None):
         assert read(-32042, nothing) == []
     assert read(-32041, {"elicitations": [one]}) == []
@@ -552,6 +559,15 @@ def test_capabilities_and_lists_of_odd_shapes() -> None:
     assert (json.loads(kept)["result"]["tools"], names) == ([5, {}], ["b"])
     none = b'{"jsonrpc":"2.0","id":1,"result":{"x":"x-mcp-header"}}'
     assert legacy_results.without_wrong_marks(none, members(b'{"x":"x-mcp-header"}')) == (none, [])
+
+
+def test_what_has_too_many_parts_to_be_taken_apart_is_left_as_it_is() -> None:
+    many = limits.PATH_PARTS + 1
+    tool = '{"name":"b","outputSchema":{"type":"array"}}'
+    listed = f'{{"tools":[{",".join([tool] * many)}]}}'
+    assert for_legacy("tools/list", listed) == listed
+    assert questions.read_urls(error(-32042, {"elicitations": [{"url": "u"}] * many})) == []
+    assert envelope.maybe_members(b"{%b}" % b",".join(b'"%d":1' % number for number in range(many))) is None
 
 
 def test_every_level_has_its_place() -> None:
