@@ -19,6 +19,7 @@ def _open_watching(config: ProxyConfig) -> Observer | None:
         return None
     from penstock.observe.settings import ObserveSettings
     from penstock.observe.watching import Surroundings, Watching
+    from penstock.short_name import short_name
 
     rules = config.interceptor
     around = Surroundings(
@@ -32,11 +33,12 @@ def _open_watching(config: ProxyConfig) -> Observer | None:
         around.classes = rules.classes
     if isinstance(config.upstream, UrlUpstream):
         around.address, around.port = config.upstream.url.host, config.upstream.url.port
-    watching = Watching(config.observe or ObserveSettings(), around)
+    settings = (config.observe or ObserveSettings()).with_own_files(short_name(config))
+    watching = Watching(settings, around)
     if config.dashboard is not None:
         from penstock.open_dashboard import open_dashboard
 
-        watching.guests.append(open_dashboard(config, config.dashboard, watching.note))
+        watching.guests.append(open_dashboard(config, watching.note))
     return watching
 
 

@@ -23,6 +23,9 @@ _DIRECT = {"session": "session", "client": "client", "from": "from", "kind": "ki
 _DIRECT |= {"tool": "name", "verdict": "verdict", "rule": "rule", "code": "code", "at": "at"}
 
 
+_BEGINS = b'{"seq":'
+
+
 class AuditRow:
     """One entry."""
 
@@ -67,8 +70,10 @@ class AuditRow:
 def audit_rows(path: str) -> Iterator[AuditRow]:
     """The entries of an audit file; lines that are none are counted and told."""
     damaged = 0
-    with open_recording(path) as file:
-        for raw in file:
+    with open_recording(path, "audit") as file:
+        for number, raw in enumerate(file):
+            if number == 0 and raw.endswith(b"\n") and not raw.startswith(_BEGINS):
+                raise Unreadable(f"This is no audit: {path}", "Its first line is not one of ours")
             try:
                 entry = msgspec.json.decode(raw)
             except (msgspec.DecodeError, UnicodeDecodeError):
@@ -85,7 +90,7 @@ def maybe_audit_rows(path: str) -> Iterator[AuditRow] | None:
     if not os.path.isfile(path):
         return None
     with open_recording(path) as file:
-        is_audit = file.readline(1 << 20).startswith(b'{"seq":')
+        is_audit = file.readline(1 << 20).startswith(_BEGINS)
     return audit_rows(path) if is_audit else None
 
 
@@ -140,7 +145,7 @@ class ChainCheck:
         return Verdict(self.entries, head, fault)
 
     def _check_file(self, path: str, progress: Progress) -> str | None:
-        with open_recording(path) as file:
+        with open_recording(path, "audit") as file:
             for number, line in enumerate(file, 1):
                 progress.add(len(line))
                 if not line.endswith(b"\n"):
@@ -195,7 +200,7 @@ def with_rotated(paths: list[str]) -> list[str]:
 
 
 def _first_seq(path: str) -> int:
-    with open_recording(path) as file:
+    with open_recording(path, "audit") as file:
         try:
             return msgspec.json.decode(file.readline(), type=Head).seq
         except msgspec.DecodeError:
@@ -205,13 +210,14 @@ def _first_seq(path: str) -> int:
 def head_of(path: str) -> Head:
     """Where the chain in a file stands."""
     last = None
-    with open_recording(path) as file:
+    with open_recording(path, "audit") as file:
         for line in file:
             if line.endswith(b"\n"):
                 last = line
     if last is None:
-        raise Unreadable(f"There is nothing in {path}")
+        raise Unreadable(f"There is nothing in {path}", "Nothing has been written to this audit yet")
     try:
-        return msgspec.json.decode(last, type=Head)
+        entry = msgspec.json.decode(last, type=_Entry)  # all of it: a recording has neither seq nor hash
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Unreadable(f"This is no audit: {path}", "Its last line is not one of ours") from None
+    return Head(entry.seq, entry.hash)

@@ -30,7 +30,7 @@ class Journal:
         """`noun` says in what people read which option it is: recording or audit."""
         self._noun = noun
         self._mode = mode
-        self.path = _own_name(path) if path.endswith("/") else path
+        self.path = path
         self.size = 0
         self._fd = -1
         self.torn_bytes = 0  # of a line that a crash left half written
@@ -224,8 +224,3 @@ def rotated_files(path: str) -> list[tuple[int, str]]:
 def _split(path: str) -> tuple[str, str]:
     base, dot, ending = path.rpartition(".")
     return (base, f".{ending}") if dot and "/" not in ending else (path, ".jsonl")
-
-
-def _own_name(folder: str) -> str:
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    return os.path.join(folder, f"penstock-{stamp}-{os.getpid()}.jsonl")

@@ -24,8 +24,11 @@ class Progress:
         total: int,
         is_shown: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
+        every: int = 256,
     ) -> None:
-        """`total` is in the unit that `add` is told of; 0 when nobody knows."""
+        """`total` is in the unit that `add` is told of; 0 when nobody knows. The clock is looked at after
+        `every` so many items."""
+        self._every = every
         self._what = what
         self._total = total
         self._clock = clock
@@ -39,7 +42,7 @@ class Progress:
         """One more item is done, which took so much of the total."""
         self._done += amount
         self._count += 1
-        if self.is_shown and self._count % 256 == 0 and self._clock() - self._said >= 0.2:
+        if self.is_shown and self._count % self._every == 0 and self._clock() - self._said >= 0.2:
             self._said = self._clock()
             sys.stderr.write(self.facts() if self._is_told else f"\r\x1b[K{self.line()}")
             sys.stderr.flush()

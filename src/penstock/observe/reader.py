@@ -20,24 +20,24 @@ class Unreadable(ConfigError):
     """A file that is no recording, or one that we cannot read."""
 
 
-def open_recording(path: str) -> IO[bytes]:
-    """The file at `path`, unpacked if it is packed. Raises Unreadable."""
+def open_recording(path: str, noun: str = "recording") -> IO[bytes]:
+    """The file at `path`, unpacked if it is packed. Raises Unreadable, which calls it a `noun`."""
     try:
         file = open(path, "rb")  # noqa: SIM115
     except IsADirectoryError:
-        raise Unreadable(f"Cannot read the recording: {path}", "It is a folder; name the file") from None
+        raise Unreadable(f"Cannot read the {noun}: {path}", "It is a folder; name the file") from None
     except OSError as why:
-        raise Unreadable(f"Cannot read the recording: {path}", str(why.strerror or why)) from None
+        raise Unreadable(f"Cannot read the {noun}: {path}", str(why.strerror or why)) from None
     if path.endswith(".gz"):
         import gzip
 
         return gzip.open(file)  # type: ignore[return-value]
     if path.endswith(".zst"):
-        return _unpack_zst(file, path)
+        return _unpack_zst(file, path, noun)
     return file
 
 
-def _unpack_zst(file: IO[bytes], path: str) -> IO[bytes]:
+def _unpack_zst(file: IO[bytes], path: str, noun: str) -> IO[bytes]:
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]
 
@@ -50,7 +50,7 @@ def _unpack_zst(file: IO[bytes], path: str) -> IO[bytes]:
         import zstandard
     except ImportError:
         raise Unreadable(
-            f"Cannot read the recording: {path}", "For .zst files: pip install zstandard, or unzstd it first"
+            f"Cannot read the {noun}: {path}", "For .zst files: pip install zstandard, or unzstd it first"
         ) from None
     return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file))  # type: ignore[type-var,return-value,unused-ignore]
 

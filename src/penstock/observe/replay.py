@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from penstock.observe.reader import RecordingReader
 from penstock.observe.recording import Line
-from penstock.observe.rows import Rows
+from penstock.observe.told_rows import told_rows
 from penstock.observe.values import maybe_value
 from penstock.wire.mcp.replies import one_line, printable
 
@@ -29,7 +28,6 @@ class Event(Struct):
 
     raw: bytes
     after: float
-    index: int
     is_request: bool = False
     is_answered: bool = False  # whether the client answered this request of the upstream's
 
@@ -39,7 +37,6 @@ class Recorded(Struct):
 
     index: int
     method: str
-    token: bytes  # its id, as written
     progress: bytes | None  # its progress token, as written
     time: float
     before: list[Event] = field(default_factory=list)
@@ -84,7 +81,7 @@ class ReplayBook:
         self._keys: dict[int, bytes] = {}
         self._samples: dict[str, list[Question]] = {}
         self.misses = 0
-        _Filling(self).fill(RecordingReader(path))
+        _Filling(self).fill(path)
 
     def add(self, recorded: Recorded, question: Question) -> None:
         """Takes in a request that was answered."""
@@ -164,21 +161,20 @@ class _Filling:
         self._last: dict[str, Recorded] = {}
         self._asked: dict[int, Event] = {}
 
-    def fill(self, lines: RecordingReader) -> None:
-        rows = Rows()
-        for row in rows.all(lines):
+    def fill(self, path: str) -> None:
+        for row in told_rows(path):
             line = row.line
             if line.kind == "request" and line.sender in ("client", "penstock"):
                 if line.verdict in ("pass", "change"):
-                    self._begin(line, row.id.encode())
+                    self._begin(line)
             elif line.sender == "upstream" and line.verdict != "skip":
                 self._hear(line)
             elif line.sender == "client" and line.kind == "response" and line.re in self._asked:
                 self._asked[line.re].is_answered = True
 
-    def _begin(self, line: Line, token: bytes) -> None:
+    def _begin(self, line: Line) -> None:
         raw = line.raw
-        recorded = Recorded(line.i, "", token, progress_token(raw), line.t)
+        recorded = Recorded(line.i, "", progress_token(raw), line.t)
         question = question_of(raw)
         recorded.method = question.method
         self._open.setdefault(line.s, {})[line.i] = (recorded, question)
@@ -188,7 +184,7 @@ class _Filling:
         if line.kind == "response":
             recorded, question = waiting.pop(line.re, (None, None))
             if recorded is not None and question is not None:
-                recorded.answer = Event(line.raw, line.t - recorded.time, line.i)
+                recorded.answer = Event(line.raw, line.t - recorded.time)
                 self._book.add(recorded, question)
                 self._last[line.s] = recorded
             return
@@ -196,11 +192,11 @@ class _Filling:
             return
         owner = self._owner(waiting, line.raw)
         if owner is not None:
-            event = Event(line.raw, line.t - owner.time, line.i, line.kind == "request")
+            event = Event(line.raw, line.t - owner.time, line.kind == "request")
             owner.before.append(event)
         elif line.s in self._last:
             last = self._last[line.s]
-            event = Event(line.raw, line.t - last.time, line.i, line.kind == "request")
+            event = Event(line.raw, line.t - last.time, line.kind == "request")
             last.after.append(event)
         else:
             return

@@ -35,7 +35,6 @@ _decode_text = msgspec.json.Decoder(str).decode
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _EMPTY = _Message()
-_NO_PARAMS = _Params()
 _TOOL_ERROR = (b'"isError":true', b'"isError": true')
 
 

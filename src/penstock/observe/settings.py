@@ -10,7 +10,8 @@ from msgspec import Struct, structs
 
 from penstock.errors import ConfigError, UsageError
 from penstock.observe import bounds
-from penstock.wire.http.url import parse_listen
+from penstock.observe.file_names import in_folder
+from penstock.wire.http.url import parse_listen, parse_url
 
 Section = dict[str, Any]
 
@@ -67,7 +68,15 @@ class ObserveSettings(Struct, frozen=True):
     metrics: tuple[str, int] | None = None
     telemetry: TelemetrySettings | None = None
     mask: MaskSettings = MaskSettings()
-    debug: bool = False  # each message is a line on stderr
+
+    def with_own_files(self, name: str) -> ObserveSettings:
+        """The same, with a file of this process in each folder that was named."""
+        record, audit = self.record, self.audit
+        if record is not None:
+            record = structs.replace(record, file=in_folder(record.file, name))
+        if audit is not None:
+            audit = structs.replace(audit, file=in_folder(audit.file, name))
+        return structs.replace(self, record=record, audit=audit)
 
 
 def make_settings(options: argparse.Namespace | None, sections: dict[str, Section]) -> ObserveSettings:
@@ -128,6 +137,8 @@ def _rotation(section: Section) -> dict[str, int]:
 
 
 def _telemetry(section: Section) -> TelemetrySettings:
+    if section.get("otlp"):
+        parse_url(section["otlp"])  # what is no URL would be told only when the first spans are lost
     return TelemetrySettings(
         otlp=section.get("otlp"),
         headers=tuple((section.get("headers") or {}).items()),

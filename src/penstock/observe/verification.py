@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct, field
 
 from penstock.errors import UpstreamError
-from penstock.observe.reader import RecordingReader
 from penstock.observe.replay import differences, question_of
 from penstock.observe.replay_link import with_id
-from penstock.observe.rows import MessageRow, Rows
+from penstock.observe.rows import MessageRow
+from penstock.observe.told_rows import told_rows
 from penstock.observe.values import maybe_value, value_of
 from penstock.relay.contracts import UpstreamReceiver
 from penstock.wire.mcp.ids import id_key
@@ -81,7 +81,7 @@ def read_sessions(path: str, is_gated: bool) -> tuple[list[Session], set[str]]:
     asked: dict[int, Step] = {}
     upstream_asked: dict[int, str] = {}
     read_only: set[str] = set()
-    for row in Rows().all(RecordingReader(path)):
+    for row in told_rows(path):
         line = row.line
         session = sessions.setdefault(line.s, Session(line.s))
         if line.sender == "client" and line.kind in ("request", "notification"):
@@ -133,12 +133,13 @@ class Verification:
         self._is_listed = False
         link.receiver = self
 
-    async def run(self, ignored: list[str]) -> list[Result]:
-        """Asks everything, one after another."""
+    async def run(self, ignored: list[str], on_asked: Callable[[int], None]) -> list[Result]:
+        """Asks everything, one after another; `on_asked` hears of each."""
         await self._link.connect()
         results = []
         for step in self._session.steps:
             results.append(await self._take(step, ignored))
+            on_asked(1)
         return [result for result in results if result.step.is_request]
 
     async def _take(self, step: Step, ignored: list[str]) -> Result:

@@ -98,9 +98,6 @@ class Queue(Generic[One]):
 
     def add(self, record: One) -> None:
         """Called by the loop: keeps a reference, or counts a loss."""
-        weight = len(record.raw) + _RECORD_BYTES
-        if record.sent is not None:
-            weight += len(record.sent)
         is_full = (
             len(self._waiting) >= bounds.SINK_RECORDS
             or self._bytes_in - self._bytes_out >= bounds.SINK_BYTES
@@ -113,7 +110,7 @@ class Queue(Generic[One]):
                 self._first = self._first or record
                 self._last = record
             return
-        self._bytes_in += weight
+        self._bytes_in += _weight(record)
         self._waiting.append(record)
 
     def drain(self) -> None:
@@ -124,13 +121,9 @@ class Queue(Generic[One]):
             while self._waiting:
                 batch = [self._waiting[place] for place in range(min(len(self._waiting), bounds.SINK_BATCH))]
                 self.sink.write_batch(batch)
-                weight = _RECORD_BYTES * len(batch)
-                for record in batch:
+                for _ in batch:
                     self._waiting.popleft()
-                    weight += len(record.raw)
-                    if record.sent is not None:
-                        weight += len(record.sent)
-                self._bytes_out += weight
+                self._bytes_out += sum(map(_weight, batch))
             self.sink.write_batch([])
             if self._missing:
                 self._write_lost()
@@ -242,3 +235,7 @@ def _settle(future: asyncio.Future[bool], is_kept: bool) -> None:
 
 _RECORD_BYTES = 300  # about what a record keeps beside its bytes
 _CROWDED = 0.75  # of a queue: above, clients wait, so that there is room for what is under way
+
+
+def _weight(one: Kept) -> int:
+    return _RECORD_BYTES + len(one.raw) + (0 if one.sent is None else len(one.sent))

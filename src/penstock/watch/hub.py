@@ -14,6 +14,7 @@ import msgspec
 from penstock.errors import ConfigError
 from penstock.net.http_exchange import Reply, Request
 from penstock.net.http_server import HttpServer, ServerLimits
+from penstock.observe.file_names import fit_name
 from penstock.observe.progress import size_of
 from penstock.observe.reader import RecordingReader
 from penstock.watch import bounds, runtime
@@ -72,7 +73,7 @@ class Hub:
         while True:
             for path in [tap] if tap else runtime.taps():
                 known = self.instances.get(path)
-                is_wanted = not name or os.path.basename(path).startswith(f"{runtime.fit_name(name)}.")
+                is_wanted = not name or os.path.basename(path).startswith(f"{fit_name(name)}.")
                 if is_wanted and (known is None or not (known.is_connected or known.has_ended)):
                     self._meet(path, known)
             await asyncio.sleep(_LOOK_SECONDS)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.observe.file_names import fit_name
 from penstock.observe.masking import Masker
 from penstock.observe.recording import Line
 from penstock.observe.rows import Rows
@@ -61,7 +62,7 @@ class Instance:
     @property
     def key(self) -> str:
         """What it is called in addresses of the API: its name and its process."""
-        return f"{runtime.fit_name(self.header.name)}.{self.header.pid}"
+        return f"{fit_name(self.header.name)}.{self.header.pid}"
 
     def connect(self) -> bool:
         """Whether somebody is there."""

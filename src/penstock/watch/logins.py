@@ -58,7 +58,7 @@ class Logins:
 
     def __init__(self, users: tuple[User, ...] = ()) -> None:
         self._users = users
-        self._codes: dict[str, tuple[float, str, str]] = {}  # digest: until, who, role
+        self._codes: dict[str, float] = {}  # digest: until
         self._logins: dict[str, Login] = {}  # by digest of the token
         self._wrong: deque[tuple[float, str]] = deque()  # when, and from where
         self._path = ""
@@ -85,12 +85,12 @@ class Logins:
                 ],
             )
 
-    def new_code(self, seconds: float, who: str = "", role: str = "control") -> str:
-        """A code that is good once, for so long."""
+    def new_code(self, seconds: float) -> str:
+        """A code that is good once, for so long. Who has it began the live view: that may do all."""
         code = secrets.token_urlsafe(24)
         now = time.monotonic()
-        self._codes = {key: found for key, found in self._codes.items() if found[0] > now}
-        self._codes[_digest(code)] = (now + seconds, who or "you", role)
+        self._codes = {key: found for key, found in self._codes.items() if found > now}
+        self._codes[_digest(code)] = now + seconds
         return code
 
     def log_in(self, code: str | None, token: str | None, peer: str = "") -> tuple[str, Login] | None:
@@ -100,8 +100,8 @@ class Logins:
         now = time.monotonic()
         found = None
         if code is not None:
-            until, who, role = self._codes.pop(_digest(code), (0.0, "", ""))
-            found = Login(who, role, now + bounds.LOGIN_SECONDS) if until > now else None
+            until = self._codes.pop(_digest(code), 0.0)
+            found = Login("you", "control", now + bounds.LOGIN_SECONDS) if until > now else None
         elif token is not None:
             digest = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
             for user in self._users:

@@ -6,14 +6,13 @@ Sockets only, never a secret. The folder is 0700 and each socket 0600; whoever c
 from __future__ import annotations
 
 import os
-import re
 import socket
 import stat
 import sys
 
 from penstock.errors import ConfigError
+from penstock.observe.file_names import fit_name
 
-_UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 _PATH_BYTES = 100  # of a socket's address: the systems allow 104 to 108
 
 
@@ -50,11 +49,6 @@ def hub_path(port: int) -> str:
 def logins_path(port: int) -> str:
     """Where the hub on this port keeps who is logged in, for the one that comes after it."""
     return os.path.join(runtime_folder(), f"hub.{port}.logins")
-
-
-def fit_name(name: str) -> str:
-    """`name` as a part of a file's name."""
-    return _UNFIT.sub("-", name).strip("-.")[:32] or "penstock"
 
 
 def taps() -> list[str]:

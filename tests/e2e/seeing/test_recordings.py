@@ -152,6 +152,18 @@ def test_a_recording_can_be_masked_as_it_is_written(tmp_path: Path) -> None:
     assert json.loads(kept.splitlines()[0])["masked"] is True
 
 
+def test_in_a_folder_a_file_is_called_after_its_server(tmp_path: Path) -> None:
+    with Watched(
+        tmp_path, "stdio", "stdio", "--record", f"{tmp_path}/", "--dashboard", "auto:my files"
+    ) as watched:
+        door = watched.connect("legacy")
+        door.say(request(b"1", "ping", b"{}"))
+        assert door.answer(b"1")
+        watched.end()
+    (path,) = tmp_path.glob("my-files-*.jsonl")
+    assert raws(path, "method:ping", "kind:request")
+
+
 @pytest.mark.parametrize("option", ["--record", "--audit"])
 @pytest.mark.parametrize("kind", ["symlink", "fifo", "readable", "missing folder", "folder"])
 def test_files_that_are_not_ours_alone_end_it_before_the_upstream_starts(

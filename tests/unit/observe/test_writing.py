@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -18,7 +19,7 @@ from penstock.errors import ConfigError
 from penstock.observe.journal import Journal
 from penstock.observe.reader import RecordingReader
 from penstock.observe.recorder import Recorder
-from penstock.observe.settings import RecordSettings
+from penstock.observe.settings import AuditSettings, ObserveSettings, RecordSettings
 from penstock.observe.tap import Tap
 from penstock.observe.writing import Queue, WriterThread
 
@@ -82,10 +83,16 @@ def test_a_locked_file_gets_a_neighbour(tmp_path: Path) -> None:
     other.close()
 
 
-def test_a_folder_gets_a_file_of_its_own(tmp_path: Path) -> None:
-    journal = Journal(f"{tmp_path}/", "recording")
-    assert Path(journal.path).parent == tmp_path
-    journal.close()
+def test_in_a_folder_each_process_has_a_file_that_says_what_it_is_about(tmp_path: Path) -> None:
+    asked = ObserveSettings(
+        RecordSettings(f"{tmp_path}/"), AuditSettings(f"{tmp_path}/a.jsonl"), ("h", 1)
+    ).with_own_files("../my files")
+    assert asked.record is not None
+    assert asked.audit is not None
+    assert re.fullmatch(rf"my-files-[0-9]{{8}}T[0-9]{{6}}-{os.getpid()}\.jsonl", Path(asked.record.file).name)
+    assert Path(asked.record.file).parent == tmp_path
+    assert asked.audit.file == f"{tmp_path}/a.jsonl"
+    assert asked.metrics == ("h", 1)
 
 
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:

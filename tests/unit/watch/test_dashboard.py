@@ -60,10 +60,11 @@ def running(work: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Dashboar
     [("auto", "my-server"), ("auto:", "my-server"), ("auto:files", "files"), ("auto:a b:8", "a b:8")],
 )
 def test_a_proxy_is_called_as_it_was_told_or_else_by_its_upstream(words: str, name: str) -> None:
-    config = ProxyConfig(CommandUpstream(("npx", "-y", "my-server@1")), CHOICE)
+    upstream = CommandUpstream(("npx", "-y", "my-server@1"))
+    config = ProxyConfig(upstream, CHOICE, dashboard=dashboard_settings(words))
 
     async def opened() -> str:
-        return open_dashboard(config, dashboard_settings(words), lambda kind, facts: None).facts.name
+        return open_dashboard(config, lambda kind, facts: None).facts.name
 
     assert asyncio.run(opened()) == name
     assert dashboard_settings(words).has_hub is False
