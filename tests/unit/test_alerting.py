@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gate.record import CallSeen
+from penstock.gate.record import CallSeen, MessageKind, Record, Sender
 from penstock.learn.alerting import AlertFile, Alerting, AlertSink
 from penstock.observe import bounds
 from penstock.policy.exchange import Session
@@ -19,10 +19,15 @@ from penstock.policy.learned.features import digest64
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":{"a":"%b"}}}'
 
 
-def alerts_of(path: Path) -> Alerting:
-    """Tells of every session that calls anything but the tool `usual`."""
-    model = Model(sessions=9, calls=9, tools={digest64("usual"): 9}, calibration={"tool": [0.0] * 9})
-    return Alerting(Baseline(groups={"": model}), 1 / 2, ("tool",), str(path))
+SESSION = Session(id="s")
+
+
+def alerts_of(path: Path, *kinds: str) -> Alerting:
+    """Tells of every session that calls anything but the tool `usual`, and, where asked, of every failure."""
+    watched = kinds or ("tool",)
+    calibration = {kind: [0.0] * 9 for kind in watched}
+    model = Model(sessions=9, calls=9, tools={digest64("usual"): 9}, calibration=calibration)
+    return Alerting(Baseline(groups={"": model}), 1 / 2, watched, str(path))
 
 
 def seen(tool: str, session: str = "s", size: int = 1) -> CallSeen:
@@ -177,3 +182,69 @@ def test_all_lines_are_in_the_file_when_it_is_closed(tmp_path: Path) -> None:
     file.close()
     assert path.read_bytes() == b"".join(lines)
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def record(raw: bytes, index: int, sender: Sender = "client", request: Record | None = None) -> Record:
+    kind: MessageKind = "request" if sender == "client" else "response"
+    session = SESSION if request is None else request.session
+    made = Record(1_790_000_000.0, session, sender, kind, "tools/call", b"1", raw, "pass", index=index)
+    made.request = request
+    made.tool = "odd"
+    return made
+
+
+FINE = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":false}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_kept", "is_failure"),
+    [
+        (FINE, False, False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"content":["true"]}}', False, False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"content":["error"]}}', True, False),
+        (
+            FINE.replace(b"[]", b'["%b"]' % (b"x" * 5_000)),
+            True,
+            False,
+        ),  # large: not searched before it passes
+        (FINE.replace(b"false", b"true"), True, True),
+        (FINE.replace(b'"isError":false', b'"is\\u0045rror":true'), True, True),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}', True, True),
+        (b'{"jsonrpc":"2.0","id":1,"\\u0065rror":{"code":1,"message":"no"}}', True, True),
+    ],
+)
+def test_of_records_calls_and_failures_are_kept_with_their_numbers(
+    tmp_path: Path, answer: bytes, is_kept: bool, is_failure: bool
+) -> None:
+    path = tmp_path / "alerts"
+
+    async def run() -> None:
+        alerts = alerts_of(path, "tool", "errors")
+        await alerts.start()
+        asked = record(CALL % (b"odd", b"x"), 41)
+        alerts.saw(asked)
+        alerts.saw(record(answer, 42, "upstream", asked))
+        assert len(alerts._waiting) == 1 + is_kept
+        alerts.close()
+
+    asyncio.run(run())
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    numbers = [(one["kind"], one["seen_first"]) for one in found]
+    assert numbers == [("tool", 41), *([("errors", 42)] if is_failure else [])]
+
+
+def test_of_records_what_was_stopped_is_kept_whole(tmp_path: Path) -> None:
+    async def run() -> list[object]:
+        alerts = alerts_of(tmp_path / "alerts")
+        await alerts.start()
+        asked = record(CALL % (b"odd", b"x"), 1)
+        asked.verdict = "block"
+        alerts.saw(asked)
+        stopped = record(FINE, 2, "upstream", asked)
+        stopped.verdict = "block"
+        alerts.saw(stopped)
+        waiting: list[object] = list(alerts._waiting)
+        alerts.close()
+        return waiting
+
+    assert [type(one) for one in asyncio.run(run())] == [Record, Record]

@@ -17,11 +17,9 @@ from penstock.gate.record import CallSeen, Observer
 from penstock.policy.exchange import Exchange, Session
 from penstock.policy.tools.tool_gate import CALL
 from penstock.policy.verdict import FORWARD, Verdict
-from penstock.wire.mcp.message import Kind, Message
+from penstock.wire.mcp.message import Message
 
 log = logging.getLogger("penstock")
-
-_RESPONSE = Kind.RESPONSE
 
 
 class CallsGate(ObservedGate):

@@ -10,7 +10,6 @@ from msgspec import Struct
 from penstock.gate.gate import Gate
 from penstock.policy.exchange import Headers, Session
 from penstock.policy.verdict import Why, Word
-from penstock.wire.mcp.eras import Era
 
 if TYPE_CHECKING:  # loaded only where people are asked
     from penstock.gate.held import Asker
@@ -46,11 +45,6 @@ class Record(Struct):
     def session_id(self) -> str:
         """Whose it is."""
         return self.session.id
-
-    @property
-    def era(self) -> Era | None:
-        """In which era its session speaks, as far as that is known."""
-        return self.session.era
 
 
 Request = tuple[bytes, bytes | None, float, float, int, Session, str | None, str | None, Headers]
@@ -111,7 +105,7 @@ class CallSeen(Struct, gc=False):
     session: Session
     tool: str
     raw: bytes
-    sent: None = None  # nothing else went on in its place
+    index: int = 0  # its number, where somebody else numbers what passes
 
 
 class Shortcut(Struct):

@@ -13,7 +13,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +22,16 @@ from msgspec import structs
 from penstock.errors import ConfigError
 from penstock.gate.record import CallSeen
 from penstock.learn.alerts import Alarm, Alert
-from penstock.learn.events import CALL, STOPPED, UNREADABLE, Event, called, decode_call, event_of_record
+from penstock.learn.events import (
+    CALL,
+    STOPPED,
+    UNREADABLE,
+    Event,
+    called,
+    decode_call,
+    event_of_record,
+    may_have_failed,
+)
 from penstock.learn.queued import Queued
 from penstock.learn.usual import SeenCall
 from penstock.observe import bounds
@@ -93,42 +102,49 @@ class AlertSink:
         self._learner = learner
         self._file = None if path is None else AlertFile(path)
 
-    def write_batch(self, records: list[Record | CallSeen]) -> None:
+    def write_batch(self, records: Sequence[Record | CallSeen]) -> None:
         """Looks at what came by: calls of one session that follow each other all at once."""
         alerts: list[Alert] = []
         for begin in range(0, len(records), _AT_ONCE):
             if begin:
                 time.sleep(0)  # whoever waits for the interpreter goes first
             session: Session | None = None
+            seen: list[CallSeen] = []
             calls: list[SeenCall] = []
             for record in records[begin : begin + _AT_ONCE]:
-                if record.session is not session or isinstance(record, Record):
-                    alerts += self._look_at_calls(session, calls)
-                    session, calls = None, []
-                    if isinstance(record, Record):
-                        alerts += self._look(record)
-                        continue
-                    session = record.session
+                if isinstance(record, Record):
+                    alerts += self._look_at_calls(session, seen, calls)
+                    session, seen, calls = None, [], []
+                    alerts += self._look(record)
+                    continue
+                if record.session is not session:
+                    alerts += self._look_at_calls(session, seen, calls)
+                    session, seen, calls = record.session, [], []
                 raw = record.raw
                 try:
                     arguments = decode_call(raw).params.arguments
                 except UNREADABLE:
                     arguments = called(raw)[1]
+                seen.append(record)
                 calls.append((record.tool, arguments, len(raw), record.received))
-            alerts += self._look_at_calls(session, calls)
+            alerts += self._look_at_calls(session, seen, calls)
         if alerts:
             self._tell(alerts)
 
-    def _look_at_calls(self, session: Session | None, calls: list[SeenCall]) -> list[Alert]:
+    def _look_at_calls(
+        self, session: Session | None, seen: list[CallSeen], calls: list[SeenCall]
+    ) -> list[Alert]:
+        """Looks at calls of a session, which stand in both lists."""
         alerts: list[Alert] = []
         while session is not None and calls:
             client = session.client_name or ""
             count = self._alarm.taken(session.id, client, calls)
             if count < len(calls):
                 tool, arguments, size, received = calls[count]
-                event = Event(session.id, client, received, 0, tool, False, arguments, size)
+                index = seen[count].index
+                event = Event(session.id, client, received, index, tool, False, arguments, size)
                 alerts += self._alarm.take(event)
-            calls = calls[count + 1 :]
+            seen, calls = seen[count + 1 :], calls[count + 1 :]
         return alerts
 
     def _look(self, record: Record) -> list[Alert]:
@@ -150,7 +166,7 @@ class AlertSink:
         if self._file is not None:
             self._file.write(b"".join(msgspec.json.encode(alert) + b"\n" for alert in alerts))
 
-    def write_lost(self, count: int, first: Record | CallSeen, last: Record | CallSeen) -> None:
+    def write_lost(self, count: int, first: Record, last: Record) -> None:
         """Some were not looked at; the queue says how many."""
         if self._learner is not None:
             self._learner.forget_waiting(last.received)
@@ -204,8 +220,21 @@ class Alerting(Queued):
         """A message came by."""
         if self._learns:
             super().saw(record)
-        elif self.wants(record):
-            self._keep(record)
+        elif record.method == CALL:
+            self._keep_of(record)
+
+    def _keep_of(self, record: Record) -> None:
+        """As much of it as the look needs: of a call that passed what is kept without records too, and
+        nothing of a small answer that has plainly not failed."""
+        if record.verdict not in STOPPED:
+            tool, raw = record.tool, record.raw
+            if record.kind == "response":
+                if len(raw) <= _LARGE and not may_have_failed(raw):
+                    return
+            elif tool and record.kind == "request" and record.sender == "client":
+                self._keep(CallSeen(record.received, record.session, tool, raw, record.index))
+                return
+        self._keep(record)
 
     def _keep(self, seen: Record | CallSeen) -> None:
         waiting = self._waiting
@@ -257,8 +286,8 @@ class Alerting(Queued):
         self._sink.close()
 
     def wants(self, record: Record) -> bool:
-        """Calls, and their answers; where somebody learns, what else clients were refused."""
-        return record.method == CALL or (self._learns and _is_refused(record))
+        """Who learns: calls, and their answers, and what else clients were refused."""
+        return record.method == CALL or _is_refused(record)
 
 
 def _is_refused(record: Record) -> bool:

@@ -90,7 +90,19 @@ class _Call(Struct, gc=False):
     params: _Params
 
 
-decode_call = msgspec.json.Decoder(_Call).decode
+_decode_call = msgspec.json.Decoder(_Call).decode
+
+
+class _Arguments(Struct, gc=False):
+    arguments: Any = None
+
+
+class _CallOfKnown(Struct, gc=False):
+    params: _Arguments
+
+
+decode_call = msgspec.json.Decoder(_CallOfKnown).decode
+"""The same where the tool is known already: what is not asked for is only passed over."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What that raises where `called` may still find something."""
 
@@ -98,7 +110,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def called(raw: bytes) -> tuple[str, Any]:
     """The tool that a request calls, and with which arguments."""
     try:
-        params = decode_call(raw).params
+        params = _decode_call(raw).params
     except UNREADABLE:
         whole = maybe_value(raw)
         inner = whole.get("params") if isinstance(whole, dict) else None
@@ -114,10 +126,17 @@ class _Reply(Struct):
 _decode_reply = msgspec.json.Decoder(_Reply).decode
 
 
+def may_have_failed(raw: bytes) -> bool:
+    """Whether a response could be an error, by the names in it, which have one spelling without escapes."""
+    if b"\\u" in raw or b'"result"' not in raw or b'"error"' in raw:
+        return True
+    return b'"isError"' in raw and b"true" in raw
+
+
 def _is_failed(raw: bytes) -> bool:
     """Whether a response is an error, of the protocol or of the tool."""
-    if b'rror"' not in raw and b"\\u" not in raw and b'"result"' in raw:
-        return False  # neither name is in it, however it is spelt
+    if not may_have_failed(raw):
+        return False
     try:
         reply = _decode_reply(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -118,9 +118,9 @@ class Profiles:
             profile.add(value)
 
 
-def scalars(value: Any, path: str = "arguments") -> Iterator[tuple[str, Any]]:
+def scalars(value: Any) -> Iterator[tuple[str, Any]]:
     """Every text, number and flag with its path; `*` for the entries of a list. Odd names are left out."""
-    left = [(path, value)]
+    left = [("arguments", value)]
     count = 0
     while left and count < LEAVES:
         path, value = left.pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from penstock.gate.record import CallSeen, Observer
+from penstock.gate.record import Observer
 from penstock.observe import bounds
 from penstock.observe.record import Record
 from penstock.observe.writing import Queue, Sink, WriterThread
@@ -13,7 +13,7 @@ from penstock.observe.writing import Queue, Sink, WriterThread
 class Queued(Observer):
     """Hands what it wants to a sink. What that falls behind with is dropped and counted."""
 
-    def __init__(self, name: str, sink: Sink[Record | CallSeen]) -> None:
+    def __init__(self, name: str, sink: Sink[Record]) -> None:
         self._queue = Queue(name, sink)
         self._thread: WriterThread | None = None
 

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Raw
 
-from penstock.gate.record import CallSeen
 from penstock.learn.events import STOPPED
 from penstock.learn.queued import Queued
 from penstock.observe import bounds
@@ -36,7 +35,7 @@ class ShadowSink:
         self.is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None  # of the thread that writes
 
-    def write_batch(self, records: list[Record | CallSeen]) -> None:
+    def write_batch(self, records: list[Record]) -> None:
         """Judges them, in one loop for all: nothing that is judged on paper waits for long."""
         if not records:
             return
@@ -44,9 +43,8 @@ class ShadowSink:
             self._loop = asyncio.new_event_loop()
         self._loop.run_until_complete(self._judge(records))
 
-    async def _judge(self, records: list[Record | CallSeen]) -> None:
+    async def _judge(self, records: list[Record]) -> None:
         for record in records:
-            assert isinstance(record, Record)  # nothing else was asked for
             line = self._line(record)
             self.judged += 1
             for name, judge in self._sets:
@@ -87,7 +85,7 @@ class ShadowSink:
             msg=Raw(record.raw),
         )
 
-    def write_lost(self, count: int, first: Record | CallSeen, last: Record | CallSeen) -> None:
+    def write_lost(self, count: int, first: Record, last: Record) -> None:
         """Some were not judged; the queue says how many."""
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ with the session as it was; what is, leaves the session as `score` would have.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -71,7 +72,8 @@ class _Shape(Struct, gc=False):
     """What the model says about names and types of arguments."""
 
     subject: str = ""  # what it is counted by, where it is new
-    texts: tuple[tuple[str, dict[str, _Found]], ...] | None = None  # by name; None: it is not flat
+    # Name and type of each argument, and what is kept of its texts; None: it is not flat.
+    slots: tuple[tuple[str, Any, dict[str, _Found] | None], ...] | None = None
 
 
 class _Tool(Struct):
@@ -80,12 +82,15 @@ class _Tool(Struct):
     name: str
     subject: str = ""  # what it is counted by, where it is new
     most: int = 0  # see `size_score`
-    half: float = math.inf  # a size up to this raises nothing
+    half: int = sys.maxsize  # a size up to this raises nothing
     shapes: dict[Any, _Shape] = field(default_factory=dict)
     places: dict[tuple[str, str, str], _Answer] = field(default_factory=dict)  # by name, kind and text
     texts: dict[str, dict[str, _Found]] = field(default_factory=dict)  # by name, and by text or its stem
     deep: dict[PlaceSeen, _Answer] = field(default_factory=dict)  # places that lie deeper
     after: dict[str, float] = field(default_factory=dict)  # surprise, by the tool before
+    last: _Shape = field(
+        default_factory=_Shape
+    )  # that the call before had: nearly always this one has it too
 
 
 class _Raised(Struct, gc=False):
@@ -116,25 +121,36 @@ class Usual:
         is_slow = len(recent) + len(calls) <= max(busiest, rate_told)  # nobody hears of the rate
         since, until, surprise_now = self._hour
         follows, known, name_before, count = self._follows, _NO_TOOL, None, 0
+        calm_size = 0  # of a call of this tool: up to here it raises nothing
         for tool, arguments, size, when in calls:
             self._size = size
             if tool != name_before:
                 known, name_before = self._tools.get(tool) or self._tool(tool), tool
+                calm_size = known.half
+            shape = known.last
+            slots = shape.slots
+            if slots is None or type(arguments) is not dict or len(arguments) != len(slots):
+                shape = self._shape_of(known, arguments)
+                slots = shape.slots
             news: Sequence[_Found] = ()  # texts with places that may raise something
-            shape = _DEEP
-            if arguments.__class__ is dict and len(arguments) < _FLAT:
-                key = (*arguments, *map(type, arguments.values()))
-                shape = known.shapes.get(key) or self._shape(known, key, arguments)
-            if shape.texts is None:
-                shape, news = self._look_deeper(known, arguments)
-            else:
-                for name, kept in shape.texts:
-                    value = arguments[name]
+            while slots is not None:
+                for name, its_type, kept in slots:
+                    value = arguments.get(name)
+                    if type(value) is not its_type or (value is None and name not in arguments):
+                        break
+                    if kept is None:
+                        continue
                     found = kept.get(value)
                     if found is None:
                         found = self._text(known, name, kept, value)
                     if found.calm is not state and found is not _NOWHERE:
                         news = [*news, found]
+                else:
+                    break
+                shape, news = self._shape_of(known, arguments), ()  # as many, but others
+                slots = shape.slots
+            else:
+                shape, news = self._look_deeper(known, arguments)
             if (known.subject and not is_counted(state, known.subject)) or (
                 shape.subject and not is_counted(state, shape.subject)
             ):
@@ -149,7 +165,7 @@ class Usual:
                 news
                 or surprise > sequence
                 or surprise_now > at_hour
-                or (size > known.half and size_score(size, known.most) > scores["size"])
+                or (size > calm_size and size_score(size, known.most) > scores["size"])
             ):
                 raised = self._raised(state, news, known, size, before, surprise, when)
                 if raised is None or any(
@@ -157,6 +173,8 @@ class Usual:
                     for kind, value, subject in raised.scores
                 ):
                     break
+            elif size > calm_size:
+                calm_size = size  # the smaller ones raise no more
             if not is_slow:
                 rate = calls_lately(recent, when)
                 if rate > busiest and rate > rate_told:
@@ -230,17 +248,28 @@ class Usual:
         sizes = model.sizes.get(digest64(name))
         if sizes is not None:
             made.most = most_bucket(sizes)
-            made.half = 2.0 ** (made.most - 1)
+            made.half = (1 << made.most) >> 1
         return self._keep(self._tools, name, made)
+
+    def _shape_of(self, known: _Tool, arguments: Any) -> _Shape:
+        """That of arguments, which those of the next call are compared with first."""
+        shape = _DEEP
+        if type(arguments) is dict and len(arguments) < _FLAT:
+            key = (*arguments, *map(type, arguments.values()))
+            shape = known.shapes.get(key) or self._shape(known, key, arguments)
+        known.last = shape
+        return shape
 
     def _shape(self, known: _Tool, key: Any, arguments: dict[str, Any]) -> _Shape:
         """That of arguments whose names and types are `key`."""
         if not _SCALARS.issuperset(map(type, arguments.values())):
             return self._keep(known.shapes, key, _DEEP)
-        names = (name for name, value in arguments.items() if type(value) is str)
-        texts = tuple((name, known.texts.setdefault(name, {})) for name in names)
+        slots = tuple(
+            (name, type(value), known.texts.setdefault(name, {}) if type(value) is str else None)
+            for name, value in arguments.items()
+        )
         found = self._deep_shape(known, arguments)
-        return self._keep(known.shapes, key, _Shape(found.subject, texts))
+        return self._keep(known.shapes, key, _Shape(found.subject, slots))
 
     def _deep_shape(self, known: _Tool, arguments: Any) -> _Shape:
         text = shape_of(arguments)

@@ -93,7 +93,7 @@ def test_an_exchange_is_two_records_and_the_answer_knows_its_request() -> None:
     assert response.raw == ANSWER % 1
     assert (response.method, response.request) == ("tools/call", request)
     assert response.session_id == "s1"
-    assert response.era is Era.LEGACY
+    assert response.session.era is Era.LEGACY
     assert response.received >= request.received > 1e9
     assert 0 <= request.micros < 10_000_000
 
