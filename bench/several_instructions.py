@@ -11,6 +11,7 @@ from __future__ import annotations
 import compileall
 import hashlib
 import json
+import select
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.handshake import await_port, open_sse_session
 from bench.instructions import (
     INITIALIZE,
     INITIALIZED,
@@ -31,8 +33,9 @@ from bench.instructions import (
     listing,
     penstock,
 )
+from bench.lines import SseLine
 from bench.several_cost import UPSTREAM, config
-from bench.targets import ROOT, upstream_command
+from bench.targets import ROOT, free_port, upstream_command
 
 TOKEN = "bench-token"  # not a secret: it opens this benchmark
 # A file is looked at every second, and callers every five. On a busy machine as many exchanges take longer,
@@ -45,6 +48,7 @@ UNWATCHED = (
 )
 BARS = {
     "5 x 20 over one upstream, call": 1.25,
+    "5 x 20 over one upstream, call over SSE": 1.25,
     "5 x 20 over one with 100 tools, list": 1.05,
     "50 x 200 over 5 x 20, call": 1.02,
     "a static token over none, call": 1.03,
@@ -72,6 +76,34 @@ def over_stdio(members: int, tools: int, listed: bool = False) -> Way:
 
     ask = listing if listed else call
     return Way(run, 100, 300) if listed else Way(run)
+
+
+def over_sse(members: int, tools: int) -> Way:
+    """Calls over legacy SSE, with so many upstreams on stdio."""
+
+    def run(exchanges: int, counted: Path) -> None:
+        port = free_port()
+        with tempfile.TemporaryDirectory() as folder:
+            file = config(Path(folder), "several", members, tools, wait="10m")
+            with penstock(["--listen", f"127.0.0.1:{port}", "--config", file], counted, UNWATCHED):
+                await_port(port, None, START_SECONDS)
+                line = open_sse_session(port, "/sse", START_SECONDS)
+                _ask(line, 1, listing(-99_999))
+                for number in range(exchanges):
+                    _ask(line, 100_000 + number, call(number))
+                line.close()
+
+    return Way(run)
+
+
+def _ask(line: SseLine, number: int, message: bytes) -> None:
+    """One request and its answer, with the receipt for it."""
+    line.ask([(number, message)])
+    answers = line.read()
+    while not answers:
+        select.select(line.fds, [], [], START_SECONDS)
+        answers = line.read()
+    assert b'"result"' in answers[0][1][:200], answers[0][1][:200]
 
 
 def _answer(lines: Any) -> bytes:
@@ -118,6 +150,8 @@ def main() -> int:
         "one upstream, call": over_stdio(1, 20),
         "5 x 20, call": over_stdio(5, 20),
         "50 x 200, call": over_stdio(50, 200),
+        "one upstream, call over SSE": over_sse(1, 20),
+        "5 x 20, call over SSE": over_sse(5, 20),
         "one with 100 tools, list": over_stdio(1, 100, listed=True),
         "5 x 20, list": over_stdio(5, 20, listed=True),
         "no token, call": over_http(None),
@@ -130,6 +164,9 @@ def main() -> int:
         print(f"  {name}: {found[name]:,}", flush=True)
     ratios = {
         "5 x 20 over one upstream, call": found["5 x 20, call"] / found["one upstream, call"],
+        "5 x 20 over one upstream, call over SSE": (
+            found["5 x 20, call over SSE"] / found["one upstream, call over SSE"]
+        ),
         "5 x 20 over one with 100 tools, list": found["5 x 20, list"] / found["one with 100 tools, list"],
         "50 x 200 over 5 x 20, call": found["50 x 200, call"] / found["5 x 20, call"],
         "a static token over none, call": found["a static token, call"] / found["no token, call"],

@@ -26,6 +26,7 @@ EVENTS = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
     b"X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
+LAST_ID = b',"jsonrpc":"2.0","id":'  # where SDKs of JavaScript write it
 EVENT = b'"name":"event"'  # the tool whose answer comes as an event
 REMEMBERED = 4096  # bytes of a request that is worth remembering
 LONG = 1 << 16  # bytes of an answer that is not copied once more before it is written
@@ -48,6 +49,8 @@ class Answers:
             known = self.known.get(raw[end:]) if end > 0 and len(raw) < REMEMBERED else None
             if known is not None:
                 return [(PREFIX + raw[22:end], known)]
+        elif (at := raw.rfind(LAST_ID, -64)) > 0 and raw[:at] in self.known:
+            return [(PREFIX + raw[at + len(LAST_ID) : -1], self.known[raw[:at]])]
         import json
 
         message = json.loads(raw)
@@ -59,6 +62,8 @@ class Answers:
         progress = (params.get("_meta") or {}).get("progressToken")
         if progress is None and raw.startswith(PREFIX + token + b",") and len(raw) < REMEMBERED:
             self.known[raw[22 + len(token) :]] = tail
+        elif progress is None and raw.endswith(LAST_ID + token + b"}") and len(raw) < REMEMBERED:
+            self.known[raw[: -len(LAST_ID + token) - 1]] = tail
         answers = [(PREFIX + token, tail)]
         if params.get("name") == "stream" and progress is not None:
             front = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'

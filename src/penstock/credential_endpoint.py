@@ -7,13 +7,13 @@ as unknown as one that never was. There are so many at a time, and each leaves w
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from penstock import limits
 from penstock.config.model import ProxyConfig, SeveralUpstreams, UrlUpstream
+from penstock.digests import sha256
 from penstock.downstream.mcp_head import Door
 from penstock.downstream.replies import refuse
 from penstock.endpoint import Endpoint
@@ -99,7 +99,7 @@ class CredentialEndpoint(Endpoint):
         if not headers and not has_token:
             return None
         whose = admission.caller.key if admission is not None else b""
-        key = hashlib.sha256(repr((whose, sorted(headers.items()))).encode()).digest()
+        key = sha256(repr((whose, sorted(headers.items()))).encode())
         return key, headers, admission.caller.id if admission is not None else ""
 
     def _show(self, own: _Own, reply: Reply) -> None:

@@ -196,11 +196,11 @@ class Several:
             await self.hub.close()
 
 
-def open_shared(config: ProxyConfig, warden: Warden, hub: Hub | None = None) -> Several:
-    """The upstreams for many sessions, as `config` wants them seen; `hub`: where another has met them."""
-    known = hub or open_hub(config, warden, learns=True)
-    view = known.new_view(config.choice, _shown(config), search_of(config, known))
-    return Several(known, view, hub is None, Reload(config, warden, known) if hub is None else None)
+def open_shared(config: ProxyConfig, warden: Warden) -> Several:
+    """The upstreams for many sessions, as `config` wants them seen."""
+    hub = open_hub(config, warden, learns=True)
+    view = hub.new_view(config.choice, _shown(config), search_of(config, hub))
+    return Several(hub, view, reload=Reload(config, warden, hub))
 
 
 def open_aggregate(config: ProxyConfig, warden: Warden) -> Upstream:

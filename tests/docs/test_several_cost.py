@@ -10,7 +10,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "several.md"
 
 
 def rows(added: float) -> dict[str, Row]:
-    plain = Row(100, 100.0, 200.0, 100.0, 100.0, 100.0, 15.0)
+    plain = Row(100, 100.0, 200.0, 100.0, 100.0, 100.0, 100.0, 15.0)
     names = (
         "direct",
         "five direct",

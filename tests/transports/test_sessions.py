@@ -73,6 +73,24 @@ def test_82_a_deleted_session_is_gone_and_a_foreign_one_never_was(
 
 
 @every_upstream
+def test_82_posts_over_sse_go_to_the_one_session_that_their_address_names_as_long_as_it_lives(
+    upstream: str, connect: Connect
+):
+    gone = connect("sse", upstream, "legacy")
+    other = connect("sse", upstream, "legacy")
+    post = {"Content-Type": "application/json"}  # as the door posts: its head was seen before
+    for door in (gone, other, gone, other):
+        assert door.is_alive()
+    for _ in range(2):
+        twice = f"{gone.endpoint}&{gone.endpoint.partition('?')[2]}"
+        assert other.whole("POST", twice, post, PING).status == 400
+    assert other.whole("POST", gone.endpoint, post, PING).status == 202
+    gone.stream.close()
+    wait_until(lambda: other.whole("POST", gone.endpoint, post, PING).status == 404)
+    assert other.is_alive()
+
+
+@every_upstream
 def test_82_session_ids_are_random_and_not_said_aloud(upstream: str, halls: Halls, connect: Connect):
     doors = [connect("streamable", upstream, "legacy"), connect("sse", upstream, "legacy")]
     ids = [doors[0].session, doors[1].endpoint.partition("session_id=")[2]]

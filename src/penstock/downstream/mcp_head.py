@@ -33,13 +33,13 @@ class McpHead(Struct):
     is_session_malformed: bool
     wrong_body: Refusal | None  # why the body of a POST cannot be read as JSON
     wrong_post: Refusal | None  # the same for a POST whose answer may be JSON or events
-    takes_events: bool
     wants_events: bool
     is_routed: bool  # there are headers that must say the same as the body
     authorization: bytes | None
     door: Door | None = None  # whose it is, once it has been let in
     extra: Headers | tuple[()] = ()  # headers that go with every reply to it
     caller: bytes = b""  # who sends it, where callers are known: it has shown a credential of ours
+    posted_to: bytes | None = None  # the session that the query names, once the SSE door has looked
     _principal: bytes | None = None
 
     @property
@@ -77,7 +77,6 @@ def _read(request: Request) -> McpHead:
         session is not None and not is_session_id(session),
         wrong_body,
         wrong_post,
-        takes_events,
         wants_events(fields),
         era is Era.MODERN or b"mcp-method" in fields or b"mcp-name" in fields,
         fields.get(b"authorization"),

@@ -157,18 +157,24 @@ class SseDoor(LinkDoor):
         if request.method != b"POST":
             refuse(reply, 405, "Method not allowed", [(b"Allow", b"POST")])
             return
-        # The ids are ours and plain, so nothing in the query needs to be decoded.
-        fields = [field.partition(b"=") for field in request.query.split(b"&")]
-        ids = [value for name, _, value in fields if name == b"session_id"]
-        if len(ids) != 1:
-            refuse(reply, 400, "Invalid request: one session_id is needed")
-            return
-        session = self._sessions.find(ids[0])
+        head = read_head(request)
+        if head.posted_to is None:
+            head.posted_to = _maybe_session_id(request.query)
+            if head.posted_to is None:
+                refuse(reply, 400, "Invalid request: one session_id is needed")
+                return
+        session = self._sessions.find(head.posted_to)
         if not isinstance(session, SseSession):
             refuse(reply, 404, "Session not found")
             return
-        wrong = read_head(request).wrong_body
-        if wrong is not None:
-            refuse(reply, *wrong)
+        if head.wrong_body is not None:
+            refuse(reply, *head.wrong_body)
             return
         session.take(request.body, reply, request.headers)
+
+
+def _maybe_session_id(query: bytes) -> bytes | None:
+    """The one session that a query names. Ids are ours and plain, so nothing in it needs to be decoded."""
+    fields = [field.partition(b"=") for field in query.split(b"&")]
+    ids = [value for name, _, value in fields if name == b"session_id"]
+    return ids[0] if len(ids) == 1 else None

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from penstock import limits
 from penstock.downstream.replies import send_json
 from penstock.net.http_exchange import Reply
+from penstock.wire.http.http1 import response_start
 from penstock.wire.mcp.carried import HttpRefusal
+
+_ACCEPTED_START = response_start(202, [(b"Content-Type", b"text/plain")])
 
 
 class SsePost:
@@ -44,4 +47,4 @@ class SsePost:
 
 def accept(reply: Reply) -> None:
     """Says that a message was taken."""
-    reply.send(202, [(b"Content-Type", b"text/plain")], b"Accepted")
+    reply.send_as(_ACCEPTED_START, b"Accepted")

@@ -37,7 +37,6 @@ def test_a_plain_legacy_head() -> None:
     assert not head.is_session_malformed
     assert head.wrong_body is None
     assert head.wrong_post is None
-    assert head.takes_events
     assert head.wants_events
     assert not head.is_routed
     assert head.authorization is None

@@ -25,9 +25,9 @@ def lists(*entries: bytes) -> list[tuple[MemberTerms, ToolCatalog]]:
 
 
 def test_only_what_is_called_otherwise_is_changed_and_nothing_but_its_name() -> None:
-    merged = merge_tools(lists(ECHO, OTHER), NameLedger(NameTerms()), ToolFilter(), b',"x":1')
+    merged = merge_tools(lists(ECHO, OTHER), NameLedger(NameTerms()), ToolFilter())
     renamed = b'{"inputSchema":{"type":"object"} ,"name":"b__echo"}'
-    assert merged.catalog.result == b'{"tools":[%b,%b],"x":1}' % (ECHO, renamed)
+    assert merged.catalog.result == b'{"tools":[%b,%b]}' % (ECHO, renamed)
     assert {name: owner.member for name, owner in merged.owners.items()} == {"echo": "a", "b__echo": "b"}
     read = build_catalog([merged.catalog.result], ToolFilter())
     assert (

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from gate_messages import client
 from penstock import limits
 from penstock.errors import ToolListFailed, ToolListRefused, UpstreamError
 from penstock.policy.patterns.patterns import compile_pattern
@@ -17,7 +18,7 @@ from penstock.policy.tools.upstream_tools import UpstreamTools, read_tools
 from penstock.relay.catalogs import LIST_CHANGED, Catalogs, maybe_own, principal_of, rights_of, say_frozen
 from penstock.relay.kept_lists import EVERYBODYS, CatalogKey, KeptLists
 from penstock.wire.mcp.eras import Era
-from penstock.wire.mcp.message import Message, read_client_message
+from penstock.wire.mcp.message import Message
 
 LEGACY, MODERN = EVERYBODYS
 Outcome = ToolCatalog | UpstreamError
@@ -279,9 +280,7 @@ def test_people_hear_once_that_new_tools_stay_hidden(
 
 
 def _message(raw: str) -> Message:
-    message = read_client_message(raw.encode())
-    assert isinstance(message, Message)
-    return message
+    return client(raw.encode())
 
 
 MODERN_META = '{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}'

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from gate_messages import client
 from penstock import limits
 from penstock.errors import ToolListFailed
 from penstock.policy.tools.catalog import view
@@ -47,8 +48,7 @@ def test_each_request_is_a_proper_message_with_an_id_of_its_own() -> None:
     second = fetch.take(_answer(first, _page(b'"n"')))
     assert second is not None
     for request in (first, second):
-        read = read_client_message(request.raw)
-        assert isinstance(read, Message)
+        read = client(request.raw)
         assert (read.id_token, read.method) == (request.id_token, "tools/list")
         assert "io.modelcontextprotocol/protocolVersion" in json.loads(request.raw)["params"]["_meta"]
     assert first.id_token != second.id_token

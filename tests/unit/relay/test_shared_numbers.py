@@ -7,13 +7,14 @@ import json
 import pytest
 
 import hostile
+from gate_messages import client
 from memory_doors import Memory, ModernDoor
 from penstock.gate.gate import Gate
 from penstock.policy.exchange import Exchange
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.relay.multiplexer import Multiplexer
 from penstock.wire.mcp.eras import META_SUBSCRIPTION
-from penstock.wire.mcp.message import Message, read_client_message
+from penstock.wire.mcp.message import Message
 
 
 def _call(more: bytes) -> bytes:
@@ -101,8 +102,7 @@ LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"inf
 
 
 def _ask(shared: Multiplexer, asker: _Client, more: bytes = b"") -> bytes:
-    message = read_client_message(_call(more))
-    assert isinstance(message, Message)
+    message = client(_call(more))
     asker.exchange = Exchange.of(message)
     return shared.ask(message, asker)  # type: ignore[arg-type]
 

@@ -54,10 +54,9 @@ def merge_tools(
     known: Iterable[tuple[MemberTerms, ToolCatalog]],
     ledger: NameLedger,
     whole: ToolFilter,
-    extras: bytes = b"",
 ) -> MergedTools:
-    """The merged list. `known` has each member with its own list, in the order of trust; `extras` are further
-    members of the result, as JSON with a comma before each. Raises BadToolList, ToolListRefused."""
+    """The merged list. `known` has each member with its own list, in the order of trust.
+    Raises BadToolList, ToolListRefused."""
     tools: list[Tool] = []
     owners: dict[str, Owner] = {}
     left_out: list[tuple[str, str]] = []
@@ -72,7 +71,7 @@ def merge_tools(
                 continue
             owners[name] = Owner(terms.name, tool.name, name != tool.name)
             tools.append(shown_as)
-    page = b'{"tools":[%b]%b}' % (b",".join(tool.raw for tool in tools), extras)
+    page = b'{"tools":[%b]}' % b",".join(tool.raw for tool in tools)
     merged = view(UpstreamTools(page, tuple(tools)), whole)
     allowed = {tool.name for tool in merged.allowed}
     shown: dict[str, int] = {}
@@ -109,9 +108,7 @@ class MergedPrompts(Struct, frozen=True):
     owners: dict[str, Owner]
 
 
-def merge_prompts(
-    known: Iterable[tuple[MemberTerms, list[bytes]]], ledger: NameLedger, extras: bytes = b""
-) -> MergedPrompts:
+def merge_prompts(known: Iterable[tuple[MemberTerms, list[bytes]]], ledger: NameLedger) -> MergedPrompts:
     """The merged list of prompts; what has no name is left out."""
     entries: list[bytes] = []
     owners: dict[str, Owner] = {}
@@ -123,7 +120,7 @@ def merge_prompts(
                 continue
             owners[name] = Owner(terms.name, own, name != own)
             entries.append(raw if name == own else renamed_entry(raw, name))
-    return MergedPrompts(b'{"prompts":[%b]%b}' % (b",".join(entries), extras), owners)
+    return MergedPrompts(b'{"prompts":[%b]}' % b",".join(entries), owners)
 
 
 def maybe_name(raw: bytes) -> str | None:

@@ -31,7 +31,6 @@ _CANCELLED = "notifications/cancelled"
 class _Question(Struct):
     link: MemberLink
     id_token: bytes
-    method: str
     token: bytes | None = None
 
 
@@ -67,7 +66,7 @@ class Questions:
             return None
         self._last += 1
         number = b'"penstock:%d"' % self._last
-        question = self._open[number] = _Question(link, message.id_token, method)
+        question = self._open[number] = _Question(link, message.id_token)
         link.asked[key] = self._last
         raw = with_value(message.raw, message.envelope, "id", number)
 
@@ -150,10 +149,6 @@ class Questions:
                 del self._open[number]
                 out.append(own_notification(_CANCELLED, b'{"requestId":%b}' % number).raw)
         return out
-
-    def is_asking(self, link: MemberLink) -> bool:
-        """Whether a question of the member's is under way."""
-        return bool(link.asked)
 
 
 def maybe_params(message: Message) -> dict[str, object]:

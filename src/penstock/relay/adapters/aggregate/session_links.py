@@ -99,7 +99,10 @@ class SessionLinks(LinkOwner):
     @property
     def untaken(self) -> int:
         """Bytes that upstreams have not taken."""
-        return self._held_bytes + sum(link.untaken for link in self.links.values())
+        size = self._held_bytes
+        for link in self.links.values():  # no generator: every post of a client asks
+            size += link.untaken
+        return size
 
     def pause(self, reason: str) -> None:
         """Stops reading the upstreams."""
