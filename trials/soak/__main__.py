@@ -21,18 +21,23 @@ from trials.soak import abuses, loads
 from trials.table import Row, Table
 
 SHORT_SECONDS = 180.0
+LONG_SECONDS = 1_800.0
+"""From here on what goes by a count counts further, which takes `COUNTED`; `SHARES` is what the rest takes at
+a scale of 1."""
+COUNTED, SHARES = 1_000.0, 82.0
 
 
-def plan(work: Path, scale: float, messages: int | None) -> list[tuple[str, Callable[[], Awaitable[Row]]]]:
+def plan(work: Path, seconds: float, messages: int | None) -> list[tuple[str, Callable[[], Awaitable[Row]]]]:
     """Every load, each with its share of the time."""
-    long = scale >= 4
+    long = seconds >= LONG_SECONDS
+    scale = (seconds - COUNTED) / SHARES if long else seconds / SHORT_SECONDS
     pairs = [(client, upstream) for client in loads.TRANSPORTS for upstream in loads.TRANSPORTS]
     eras = [(False, 4.0), (True, 2.0)]  # whether it is the newer one, and its share of the time
     most = None if messages is None else -(-messages // (len(pairs) * len(eras)))
 
-    def once(pair: tuple[str, str], is_modern: bool, seconds: float) -> partial[Awaitable[Row]]:
-        seconds = seconds * scale if most is None else 86_400.0
-        return partial(loads.exactly_once, work, *pair, is_modern, seconds, most)
+    def once(pair: tuple[str, str], is_modern: bool, share: float) -> partial[Awaitable[Row]]:
+        lasts = share * scale if most is None else 86_400.0
+        return partial(loads.exactly_once, work, *pair, is_modern, lasts, most)
 
     return [
         *(("once", once(pair, *era)) for era in eras for pair in pairs),
@@ -55,9 +60,9 @@ def plan(work: Path, scale: float, messages: int | None) -> list[tuple[str, Call
     ]
 
 
-async def soak(table: Table, work: Path, scale: float, messages: int | None, only: list[str]) -> None:
+async def soak(table: Table, work: Path, seconds: float, messages: int | None, only: list[str]) -> None:
     """Runs what was planned, or those parts of it that are named."""
-    for name, load in plan(work, scale, messages):
+    for name, load in plan(work, seconds, messages):
         if not only or name in only:
             table.add(await load())
 
@@ -74,8 +79,7 @@ def main() -> int:
     table = Table()
     began = time.time()
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as work:
-        scale = chosen.seconds / SHORT_SECONDS
-        asyncio.run(soak(table, Path(work), scale, chosen.messages or None, chosen.only))
+        asyncio.run(soak(table, Path(work), chosen.seconds, chosen.messages or None, chosen.only))
     counted = sum(row.count for row in table.rows)
     print(f"{counted:,} numbered messages each way over nine pairs, in both eras")
     if chosen.json is not None:
