@@ -38,13 +38,32 @@ def whole_parser() -> argparse.ArgumentParser:
     root._actions[:] = [action for action in root._actions if action.dest != "command"]
     for group in root._action_groups:
         group._group_actions[:] = [action for action in group._group_actions if action.dest != "command"]
+    _complete_files(root)
     verbs = root.add_subparsers(metavar="VERB", parser_class=Parser)
     for name, verb in VERBS.items():
         made = load(name).parser()
         made.prog = f"penstock {name}"
+        if verb.takes_file:  # it is taken off before the parser sees the rest
+            made._actions.insert(0, made.add_argument("file", metavar="FILE", help="the file"))
+            made._actions.pop()
+        _complete_files(made)
         verbs._name_parser_map[name] = made
         verbs._choices_actions.append(verbs._ChoicesPseudoAction(name, [], verb.summary))
+    asked = verbs.add_parser("help", prog="penstock help", help="this page, or help VERB for one command")
+    asked.add_argument("verb", nargs="?", choices=tuple(VERBS), metavar="VERB", help="the command")
     return root
+
+
+def _complete_files(parser: argparse.ArgumentParser) -> None:
+    """Has shells offer files where a file is meant: zsh and fish offer none unless they are told to."""
+    import shtab
+
+    for action in parser._actions:
+        words = set(str(action.metavar).split("|"))
+        if words & {"FILE", "RECORDING", "OUT"} or action.dest in ("record", "audit"):
+            action.complete = shtab.FILE
+        elif "DIR" in words:
+            action.complete = shtab.DIRECTORY
 
 
 def completions() -> dict[Path, str]:

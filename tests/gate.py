@@ -145,14 +145,14 @@ class Gate:
         """Gives the scripted upstream an order; its decoded answer."""
         return self.ask(f"x/{what}", json.dumps(params).encode(), within)
 
-    def handshake(self, version: str = "2025-11-25") -> Any:
-        """The legacy handshake; the decoded answer to initialize."""
+    def handshake(self, version: str = "2025-11-25", then: tuple[bytes, ...] = ()) -> Any:
+        """The legacy handshake; the decoded answer to initialize. `then` comes in one write with its end."""
         answer = self.ask(
             "initialize",
             b'{"protocolVersion":"%b","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}'
             % version.encode(),
         )
-        self.say(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        self.say(b"\n".join((b'{"jsonrpc":"2.0","method":"notifications/initialized"}', *then)))
         return answer
 
     def is_alive(self) -> bool:

@@ -51,6 +51,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=_Help, allow_abbrev=False, **options)
+        self.set_defaults(usage=self.usage)  # for what is found wrong only later
 
     def add_format(self, help: str, *others: str) -> None:
         """The option that every verb has which prints a result: `table` for people, `json` for programs."""
@@ -72,6 +73,13 @@ class Parser(argparse.ArgumentParser):
 
         known = [name for action in self._actions for name in action.option_strings]
         return next(iter(difflib.get_close_matches(word.split()[0].partition("=")[0], known, 1, 0.6)), None)
+
+
+def whole_number(text: str) -> int:
+    """The type of options that count something."""
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"it must be a whole number, not {text!r}")
+    return int(text)
 
 
 def _form(word: str) -> str:

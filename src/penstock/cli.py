@@ -14,7 +14,7 @@ from msgspec import structs
 
 from penstock import limits
 from penstock import logs as say
-from penstock.arguments import PROXY_USAGE, proxy_parser
+from penstock.arguments import proxy_parser
 from penstock.commands.verbs import VERBS, listing, load
 from penstock.config.model import (
     NO_FILE,
@@ -39,7 +39,7 @@ from penstock.config.model import (
     seconds,
     with_terms,
 )
-from penstock.errors import ConfigError, PenstockError, UsageError
+from penstock.errors import CannotStart, ConfigError, PenstockError, UsageError
 from penstock.platforms import refuse_unfit_system
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.wire.http.url import parse_listen, parse_url
@@ -274,7 +274,9 @@ def _make_one_upstream(
             raise ConfigError(
                 f"No upstream: {file.path} names none", "Add upstream: to it, or give one on the command line"
             )
-        raise UsageError("No upstream: say which server to put Penstock in front of", f"Usage: {PROXY_USAGE}")
+        raise UsageError(
+            "No upstream: say which server to put Penstock in front of", f"Usage: {options.usage}"
+        )
     # An upstream on the command line takes the place of the file's whole; else the options add to that one.
     known = None if any(ways) else file.upstream
     loss = options.on_upstream_loss
@@ -328,6 +330,7 @@ def main(argv: list[str] | None = None) -> int:
 
         return app.serve(config, why, lambda data: reload_config(options, data, was_piped))
     except PenstockError as error:
+        _hint_at_verb(error, words)
         say.say_error(error, log_format)
         return error.exit_code
     except BrokenPipeError:
@@ -387,6 +390,15 @@ def _help(words: list[str]) -> int:
         raise UsageError(f"No command is called {' '.join(words)}", f"The commands are {known}")
     parser.print_help()
     return 0
+
+
+def _hint_at_verb(error: PenstockError, words: list[str]) -> None:
+    """Says which command was meant, where a mistyped one was taken for an upstream to spawn."""
+    if isinstance(error, CannotStart) and words[:1] and not words[0].startswith("-"):
+        import difflib  # only for those who mistype
+
+        near = difflib.get_close_matches(words[0], VERBS, 1, 0.6)
+        error.cause = f"Did you mean penstock {near[0]}?" if near else error.cause
 
 
 def _fill_missing_descriptors() -> None:

@@ -6,7 +6,9 @@ The tables have a row for each command. One that is new in `commands/verbs.py` f
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from fleet import shared
-from gate import SAMPLE, Gate
+from gate import SAMPLE, Gate, wait_until
 from home_folder import Home
 from penstock import cli
 from penstock.commands.verbs import VERBS, load
@@ -333,3 +335,112 @@ def test_an_option_takes_the_same_in_every_command(verb: str) -> None:
         for name in action.option_strings:
             if name in MEANT:
                 assert {action.metavar} <= MEANT[name], f"{verb} {name} {action.metavar}"
+
+
+REFUSED: list[tuple[str, int, str]] = [
+    ("why RECORDING five", 2, "it must be a whole number, not 'five'"),
+    ("suggest RECORDING --min-support -1", 2, "it must be a whole number, not '-1'"),
+    ("suggest RECORDING --max-refused 1.5", 2, "it must be a whole number, not '1.5'"),
+    ("token old somebody", 2, "Argument new: invalid choice: 'old'"),
+    ("watch RECORDING --lines --users CONFIG", 2, "--users goes with --web"),
+    ("watch RECORDING --lines --no-browser", 2, "--no-browser goes with --web"),
+    ("audit query RECORDING", 1, "This is no audit"),
+    ("audit head RECORDING", 1, "This is no audit"),
+    ("audit head NOTHING", 1, "There is nothing in"),
+    ("audit query nowhere", 1, "Cannot read the audit: nowhere\n"),
+    ("audit verify nowhere", 1, "Cannot read the audit: nowhere\n"),
+    ("rules explain CONFIG", 1, "There is no message on stdin"),
+    ("status nowhere", 1, 'Invalid URL: "nowhere"'),
+    ("status http://127.0.0.1:9", 1, "Cannot reach Penstock at http://127.0.0.1:9\nConnection refused"),
+    ("clients --file nowhere", 1, "Cannot read the client's file: nowhere\nNo such file or directory"),
+    ("wrap --all --file .", 1, "Cannot read the client's file: .\nIt is no file"),
+    ("doctor --dir nowhere", 1, "There is no folder nowhere"),
+    ("unwrap nobody", 1, "No server is called nobody there\npenstock clients lists them"),
+    ("unwrap --undo", 1, "There is nothing to undo\n"),
+    ("unwrap --undo abcd", 1, "There is no change called abcd\nPenstock has changed nothing here yet"),
+    ("export RECORDING --to har CONFIG", 1, "It is there already; name a new file"),
+    ("mask RECORDING CONFIG", 1, "It is there already; name a new file"),
+    ("--otel collector UPSTREAM", 1, 'Invalid URL: "collector"'),
+]
+"""Command lines that cannot be carried out, the exit code, and what must be said."""
+
+
+@pytest.mark.parametrize(("line", "code", "said"), REFUSED, ids=lambda one: str(one)[:40])
+def test_what_cannot_be_done_is_said_in_a_headline_and_a_line_that_helps(
+    line: str, code: int, said: str, ground: Ground
+) -> None:
+    (ground.work / "nothing").touch()
+    words = [str(ground.work / "nothing") if word == "NOTHING" else word for word in line.split()]
+    done = ground.run(ground.filled(words))
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert said in done.stderr
+    _is_told(done.stderr)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+@pytest.mark.parametrize("line", ["export FIFO --to har OUT", "mask FIFO OUT"])
+def test_a_file_that_is_not_finished_is_not_left_behind(
+    line: str, number: signal.Signals, ground: Ground, tmp_path: Path
+) -> None:
+    fifo, out = tmp_path / "fifo", tmp_path / "out"
+    os.mkfifo(fifo)
+    words = [{"FIFO": str(fifo), "OUT": str(out)}.get(word, word) for word in line.split()]
+    process = subprocess.Popen([sys.executable, "-m", "penstock", *words], stderr=subprocess.PIPE)
+    with fifo.open("wb") as end:  # which stays open, so that there is always more to come
+        end.write(ground.path("RECORDING").read_bytes())
+        end.flush()
+        assert wait_until(out.exists)
+        process.send_signal(number)
+        assert process.wait(30) == -number
+    assert not out.exists()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("line", ["verify RECORDING --calls none UPSTREAM", "replay RECORDING --stdio"])
+def test_a_long_recording_is_told_of_while_it_is_read(line: str, ground: Ground, tmp_path: Path) -> None:
+    long = tmp_path / "long.jsonl"
+    header, *messages = ground.path("RECORDING").read_bytes().splitlines(keepends=True)
+    long.write_bytes(header + b"".join(messages) * 3000)
+    words = [str(long) if word == "RECORDING" else word for word in line.split()]
+    done = ground.run(ground.filled(words), PENSTOCK_PROGRESS="json")
+    assert '{"progress":"messages read","count":' in done.stderr
+
+
+def test_every_answer_that_is_waited_for_is_told_of(ground: Ground, tmp_path: Path) -> None:
+    """Each of them may take long, so a few count as well."""
+    upstream = tmp_path / "slow.py"
+    upstream.write_text(
+        "import json, sys, time\n"
+        "for line in sys.stdin:\n"
+        "    time.sleep(0.3)\n"
+        "    if 'id' in (asked := json.loads(line)):\n"
+        "        print(json.dumps({'jsonrpc': '2.0', 'id': asked['id'], 'result': {}}), flush=True)\n"
+    )
+    words = ["verify", "RECORDING", "--calls", "all", "--", sys.executable, str(upstream)]
+    done = ground.run(ground.filled(words), PENSTOCK_PROGRESS="json")
+    assert '{"progress":"messages","count":' in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("line", ["tools", "lock OUT --yes"])
+def test_people_at_a_terminal_are_told_whom_a_command_waits_for(
+    line: str, ground: Ground, tmp_path: Path
+) -> None:
+    may_answer = tmp_path / "go"
+    late = f"while ! test -e {may_answer}; do sleep 0.1; done; exec {sys.executable} {SAMPLE}"
+    words = ground.filled([*line.split(), "--", "sh", "-c", late])
+    end, terminal = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    said = b""
+    while b"Waiting for the upstream to answer; --start-timeout says for how long." not in said:
+        said += os.read(end, 4096)
+    may_answer.touch()
+    assert process.wait(60) == 0
+    os.close(end)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from penstock.commands.verbs import VERBS
+from penstock.commands.verbs import VERBS, load
 
 
 def penstock(*words: str) -> subprocess.CompletedProcess[str]:
@@ -50,6 +51,34 @@ def test_a_mistyped_option_is_met_with_the_one_that_was_meant() -> None:
     shown = penstock("--denny", "x", "--", "server")
     assert shown.returncode == 2
     assert "Did you mean --deny?" in shown.stderr
+
+
+def test_a_mistyped_command_is_met_with_the_one_that_was_meant() -> None:
+    shown = penstock("shwo", "some.jsonl")
+    assert shown.returncode == 1
+    assert shown.stderr.endswith("Command not found: shwo\nDid you mean penstock show?\n")
+    assert "Did you mean" not in penstock("frobnicate", "some.jsonl").stderr
+    assert "Did you mean" not in penstock("--", "/nowhere/shwo").stderr
+
+
+@pytest.mark.parametrize("words", [["tools"], ["lock", "FILE"], ["verify", "FILE"]], ids=" ".join)
+def test_a_command_without_its_upstream_shows_its_own_usage(words: list[str], tmp_path: Path) -> None:
+    recording = tmp_path / "empty.jsonl"
+    recording.touch()
+    shown = penstock(*[str(recording) if word == "FILE" else word for word in words])
+    assert shown.returncode == 2
+    assert f"\nUsage: penstock {words[0]} " in shown.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_usage_names_every_option_or_says_that_there_are_more(verb: str) -> None:
+    made = load(verb).parser()
+    usage = str(made.usage)
+    if "[OPTIONS]" in usage:
+        return
+    for action in made._actions:
+        names = [name for name in action.option_strings if name.startswith("--") and name != "--help"]
+        assert not names or any(name in usage for name in names), usage
 
 
 WRITES_NO_RESULT = {"baseline", "completion", "export", "mask", "replay", "token"}

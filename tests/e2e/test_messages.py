@@ -49,8 +49,7 @@ def test_a_tool_list_that_comes_just_in_time(tmp_path: Path) -> None:
 )
 def test_a_tool_list_that_is_none(tmp_path: Path, page: bytes, why: str) -> None:
     with Gate(tmp_path, *DENY, pages=[page]) as gate:
-        gate.handshake()
-        gate.say(request(b"1", "tools/list"))
+        gate.handshake(then=(request(b"1", "tools/list"),))  # what the upstream lists is the end
         lines = gate.rest()
         assert [json.loads(line)["id"] for line in lines] == [1]
         assert gate.process.wait(DEADLINE) == 1

@@ -199,7 +199,10 @@ def test_explaining_what_would_leave_the_process(rules: Path) -> None:
 
 
 def test_explaining_what_is_no_message(rules: Path) -> None:
-    for text in ("", "hello", '{"id": 1}', "[]", '{"jsonrpc":"2.0","id":1,"method":"a"}\n{"x":1}\n'):
+    code, out, err = penstock("rules", "explain", str(rules), stdin="\n")
+    assert (code, out) == (1, "")
+    assert "There is no message on stdin" in err
+    for text in ("hello", '{"id": 1}', "[]", '{"jsonrpc":"2.0","id":1,"method":"a"}\n{"x":1}\n'):
         code, out, err = penstock("rules", "explain", str(rules), stdin=text)
         assert (code, out) == (1, "")
         assert "The message on stdin would be refused" in err

@@ -48,9 +48,7 @@ class Client(Struct, frozen=True):
     has_local_scope: bool = False  # entries for one project in the user's file
 
 
-_JSON = Shape()
 _REMOTE = ("http", "sse", "streamable-http", "streamableHttp", "streamable_http", "remote")
-_RESTART = "Restart {title}."
 _RELOADS = "{title} reloads it by itself."
 _TYPED = Shape(remote_types=_REMOTE)
 _SERVERS = Shape(table=("servers",), remote_types=_REMOTE)

@@ -19,7 +19,6 @@ _FLAGS = frozenset({"--read-only", "--stdio", "--lock-strict"})
 class Wrapped(Struct, frozen=True):
     """The parts of a command that runs Penstock."""
 
-    launcher: tuple[str, ...]  # penstock, or what runs it
     options: tuple[str, ...]  # without the upstream, and without headers that were moved into variables
     upstream: tuple[str, ...]  # the original command; empty when the upstream is a URL
     url: str | None = None
@@ -39,10 +38,10 @@ def maybe_wrapped(words: tuple[str, ...]) -> Wrapped | None:
     rest = words[size:]
     if "--" in rest:
         border = rest.index("--")
-        return Wrapped(words[:size], rest[:border], rest[border + 1 :])
+        return Wrapped(rest[:border], rest[border + 1 :])
     if rest and not rest[0].startswith("-"):
-        return Wrapped(words[:size], (), rest)
-    return _with_url(words[:size], rest)
+        return Wrapped((), rest)
+    return _with_url(rest)
 
 
 def wrapped_words(launcher: str, wrapped: Wrapped) -> tuple[str, ...]:
@@ -78,7 +77,7 @@ def _launcher_size(words: tuple[str, ...]) -> int:
     return 0
 
 
-def _with_url(launcher: tuple[str, ...], rest: tuple[str, ...]) -> Wrapped | None:
+def _with_url(rest: tuple[str, ...]) -> Wrapped | None:
     options: list[str] = []
     headers: list[tuple[str, str]] = []
     url = None
@@ -98,5 +97,5 @@ def _with_url(launcher: tuple[str, ...], rest: tuple[str, ...]) -> Wrapped | Non
             options += [word, *following]
         at += 2
     if url is None:
-        return Wrapped(launcher, rest, ())  # by --config or --upstream-cmd
-    return Wrapped(launcher, tuple(options), (), url, tuple(headers))
+        return Wrapped(rest, ())  # by --config or --upstream-cmd
+    return Wrapped(tuple(options), (), url, tuple(headers))

@@ -22,10 +22,10 @@ def wrap_edits(entry: Entry, penstock: str, options: tuple[str, ...]) -> list[Ed
     if known is None and entry.url_key is not None:
         return _wrap_url(entry, penstock, options)
     if known is None:
-        known = Wrapped((), options, entry.words)
+        known = Wrapped(options, entry.words)
     elif not known.upstream and known.url is None:
         raise CannotEdit("its Penstock takes the upstream from a file")
-    new = Wrapped((), options, known.upstream, known.url, known.headers)
+    new = Wrapped(options, known.upstream, known.url, known.headers)
     return _with_words(entry, wrapped_words(penstock, new), len(known.upstream))
 
 
@@ -85,7 +85,7 @@ def _wrap_url(entry: Entry, penstock: str, options: tuple[str, ...]) -> list[Edi
     if headers:
         edits.append(Rename((*path, shape.headers[0]), shape.env))
     options += _codex_headers(entry, edits)
-    words = wrapped_words(penstock, Wrapped((), options, (), entry.fields[key], tuple(pairs)))
+    words = wrapped_words(penstock, Wrapped(options, (), entry.fields[key], tuple(pairs)))
     edits.append(Rename((*path, key), shape.command))
     if shape.args is None:
         edits.append(Replace((*path, key), list(words)))

@@ -15,7 +15,7 @@ from penstock.observe.audit_reader import ChainCheck, audit_rows, head_of
 from penstock.observe.filter_words import compile_filter
 
 USAGE = (
-    "penstock audit (query FILE... [WORDS...] | verify FILE... [--key-file K] [--expect SEQ:HASH] "
+    "penstock audit (query FILE... [WORDS...] | verify FILE... [--key-file FILE] [--expect SEQ:HASH] "
     "| head FILE) [--format table|json]"
 )
 _HEAD = re.compile(r"([0-9]+):([0-9a-f]{64})")
@@ -33,7 +33,7 @@ def parser() -> Parser:
     add = made.add_argument
     add("verb", choices=("query", "verify", "head"), metavar="query|verify|head", help="what to do")
     add("words", nargs="+", metavar="FILE|WORDS", help="files, then for query the words of a filter")
-    add("--key-file", metavar="K", help="the key, where the audit was made with one")
+    add("--key-file", metavar="FILE", help="the key, where the audit was made with one")
     add(
         "--expect",
         action="append",

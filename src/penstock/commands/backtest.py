@@ -16,14 +16,14 @@ from penstock.commands.results import FOUND, json_text
 from penstock.config.file import load_file
 from penstock.config.model import FileConfig
 from penstock.errors import ConfigError
-from penstock.observe.progress import Progress, size_of
-from penstock.observe.reader import RecordingReader
 from penstock.observe.recording import Line
-from penstock.observe.rows import MessageRow, Rows
+from penstock.observe.rows import MessageRow
+from penstock.observe.told_rows import told_rows
 from penstock.wire.mcp.replies import one_line
 
 USAGE = (
-    "penstock backtest FILE... --config FILE [--against FILE] [--webhook allow|block] [--script allow|block]"
+    "penstock backtest FILE... --config FILE [--against FILE] [--webhook allow|block] [--script allow|block] "
+    "[--format table|json]"
 )
 _KEPT_INDEXES = 10_000
 
@@ -145,10 +145,8 @@ class _Backtest:
                     f"There is no tool list in {self._path}",
                     "Which tools a filter keeps cannot be known without one",
                 )
-        progress = Progress("messages", size_of([self._path]))
-        for row in Rows().all(RecordingReader(self._path, progress.add)):
+        for row in told_rows(self._path, "messages"):
             await self._take(row)
-        progress.end()
 
     async def _take(self, row: MessageRow) -> None:
         line, report = row.line, self._report
@@ -210,7 +208,7 @@ def _difference(old: Judged, new: Judged) -> str | None:
 def _first_list(path: str) -> list[bytes]:
     """The pages of the first whole tool list that the upstream gave, whoever asked for it."""
     pages: dict[str, list[bytes]] = {}
-    for row in Rows().all(RecordingReader(path)):
+    for row in told_rows(path):
         line = row.line
         if (
             line.sender == "upstream"

@@ -17,7 +17,7 @@ from penstock.home.journal import Journal
 from penstock.home.state_folder import state_folder
 from penstock.wire.mcp.replies import one_line
 
-USAGE = "penstock clients [--client C] [--scope S] [--dir D] [--format table|json]"
+USAGE = "penstock clients [--client C] [--scope S] [--dir D] [--file F] [--format table|json]"
 
 
 def parser() -> Parser:

@@ -28,7 +28,7 @@ from penstock.policy.tools.tool_lock import (
 )
 
 if TYPE_CHECKING:
-    from penstock.commands.upstream_state import UpstreamState
+    from penstock.commands.upstream_offer import UpstreamOffer
 
 USAGE = "penstock lock FILE [--check | --update [TOOL...]] [OPTIONS] (--upstream URL | -- COMMAND [ARGS...])"
 
@@ -97,21 +97,21 @@ def _ask(config: ProxyConfig, ignored: tuple[str, ...]) -> ToolLock:
     from penstock.app import run_with
     from penstock.wire.json.canonical import pairs
 
-    async def ask() -> UpstreamState:
-        from penstock.commands.upstream_state import ask_upstream  # not before the loop is chosen
+    async def ask() -> UpstreamOffer:
+        from penstock.commands.upstream_offer import ask_upstream  # not before the loop is chosen
 
         return await ask_upstream(config)
 
-    state = run_with(config, ask)
-    from penstock.commands.upstream_state import upstream_words
+    offer = run_with(config, ask)
+    from penstock.commands.upstream_offer import upstream_words
 
     return ToolLock(
-        tools={name: _locked(raw, ignored) for name, raw in state.tools.items()},
-        prompts={name: _locked(raw, ignored) for name, raw in state.prompts.items()},
-        order=tuple(state.tools),
+        tools={name: _locked(raw, ignored) for name, raw in offer.tools.items()},
+        prompts={name: _locked(raw, ignored) for name, raw in offer.prompts.items()},
+        order=tuple(offer.tools),
         upstream=upstream_words(config),
-        server=pairs(state.server),
-        instructions=state.instructions,
+        server=pairs(offer.server),
+        instructions=offer.instructions,
         ignored=ignored,
     )
 

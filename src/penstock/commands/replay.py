@@ -12,7 +12,10 @@ from penstock.config.model import NO_FILE, ProxyConfig, ReplayUpstream
 from penstock.observe.replay import MATCHES, ReplayBook
 from penstock.policy.tools.tool_filter import ToolFilter
 
-USAGE = "penstock replay FILE [--listen [HOST:]PORT | --stdio] [--match HOW] [--once] [--pace fast|real]"
+USAGE = (
+    "penstock replay FILE [--listen [HOST:]PORT | --stdio] [--match HOW] [--once] [--pace fast|real] "
+    "[--log-level LEVEL]"
+)
 
 
 def parser() -> Parser:

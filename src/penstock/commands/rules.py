@@ -97,6 +97,8 @@ def explain(path: str, sender: Direction | None, form: str) -> int:
 
 def _messages(data: bytes, sender: Direction | None) -> list[tuple[Message, Direction]]:
     lines = [line for line in data.split(b"\n") if line.strip()]
+    if not lines:
+        raise ConfigError("There is no message on stdin", "Give it one, as a line of JSON: ... < MESSAGE")
     try:
         return [_message(data.strip(), sender)]
     except ProtocolError as error:

@@ -17,14 +17,18 @@ from penstock.home.inventory import Choice
 from penstock.wire.mcp.replies import one_line
 
 
-def add_selectors(parser: argparse.ArgumentParser, with_file: bool = True) -> None:
+def add_selectors(parser: argparse.ArgumentParser) -> None:
     """Adds --client, --scope, --dir and --file."""
     add = parser.add_argument
     add("--client", metavar="CLIENT", choices=list(BY_NAME), help="only this client; see penstock clients")
-    add("--scope", choices=SCOPES, default="all", help="only entries of the user, a project, or both")
+    add(
+        "--scope",
+        choices=SCOPES,
+        default="all",
+        help="only entries of the user, of the project, or of the user in it (local); default all",
+    )
     add("--dir", metavar="DIR", help="the project's folder; default here")
-    if with_file:
-        add("--file", metavar="FILE", help="this file of a client and no other")
+    add("--file", metavar="FILE", help="this file of a client and no other")
 
 
 def add_agreement(parser: Parser) -> None:
@@ -38,7 +42,7 @@ def add_agreement(parser: Parser) -> None:
 
 def choice_of(options: argparse.Namespace, servers: tuple[str, ...] = ()) -> Choice:
     """What the selectors mean."""
-    return Choice(options.client, options.scope, getattr(options, "file", None), servers)
+    return Choice(options.client, options.scope, options.file, servers)
 
 
 def short_path(path: Path) -> str:

@@ -15,6 +15,7 @@ from penstock.arguments import Parser
 from penstock.commands.filtered import split_files
 from penstock.errors import UsageError
 from penstock.observe.filter_words import compile_filter
+from penstock.observe.progress import Progress, size_of
 from penstock.observe.reader import RecordingReader, open_recording
 from penstock.observe.recording import Line
 from penstock.observe.rows import MessageRow, Rows
@@ -79,9 +80,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(path: str, follows: bool) -> Iterator[Line]:
-    reader = RecordingReader(path)
+    # At a terminal the rows are what shows how far it is.
+    progress = Progress("messages", size_of([path]), sys.stderr.isatty() and not sys.stdout.isatty())
+    reader = RecordingReader(path, None if follows else progress.add)
     if not follows:
         yield from reader
+        progress.end()
         return
     file = open_recording(path)
     waiting = b""

@@ -9,7 +9,8 @@ import sys
 from penstock.arguments import Parser
 from penstock.commands.results import FOUND, json_text, say
 from penstock.config.model import make_headers
-from penstock.errors import ConnectFailed, UsageError
+from penstock.errors import PenstockError
+from penstock.wire.http.url import parse_url
 
 _DEFAULT = "http://127.0.0.1:8808"
 _WELL = ("ready", "idle")
@@ -50,8 +51,7 @@ def run(options: argparse.Namespace) -> int:
             return None
 
     url = str(options.url)
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"It is no http or https URL: {url}")
+    parse_url(url)  # a fault in it is told in the words that every command has for it
     base = url.partition("?")[0].rstrip("/").removesuffix("/mcp").removesuffix("/status")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay())
     opener.addheaders = [
@@ -62,10 +62,17 @@ def run(options: argparse.Namespace) -> int:
             text = answer.read(1 << 20).decode("utf-8", "replace")
     except urllib.error.HTTPError as refusal:
         refusal.close()
-        detail = "it shows no status" if refusal.code == 404 else f"it answers {refusal.code}"
-        raise ConnectFailed(base, detail) from None
+        detail = (
+            "It serves one upstream, or is no Penstock"
+            if refusal.code == 404
+            else f"It answers {refusal.code}"
+        )
+        raise PenstockError(f"No status from Penstock at {base}", detail) from None
     except (urllib.error.URLError, OSError, ValueError) as why:
-        raise ConnectFailed(base, str(getattr(why, "reason", why))) from None
+        reason = getattr(why, "reason", why)
+        raise PenstockError(
+            f"Cannot reach Penstock at {base}", str(getattr(reason, "strerror", None) or reason)
+        ) from None
     lines = text.splitlines()
     rows = [as_row(line) for line in lines if " " in line]
     if options.format == "json":

@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 
-from penstock.arguments import Parser
+from penstock.arguments import Parser, whole_number
 from penstock.commands.backtest_run import STOPPED, Judge
 from penstock.commands.filtered import recordings_of
 from penstock.commands.results import json_text
@@ -25,7 +25,6 @@ USAGE = (
     "[--format table|json]"
 )
 _LEAST_SESSIONS = 10
-_CALL = [{"method_equals": "tools/call"}]
 
 
 def parser() -> Parser:
@@ -40,8 +39,20 @@ def parser() -> Parser:
     add = made.add_argument
     add("files", nargs="+", metavar="RECORDING", help="recordings to learn from, or folders of them")
     add("--hold-out", default="30%", metavar="SHARE", help="of the sessions, the last ones; default 30%%")
-    add("--min-support", type=int, default=20, metavar="CALLS", help="calls that a rule needs; default 20")
-    add("--max-refused", type=int, default=0, metavar="CALLS", help="held-out calls it may refuse; default 0")
+    add(
+        "--min-support",
+        type=whole_number,
+        default=20,
+        metavar="CALLS",
+        help="calls that a rule needs; default 20",
+    )
+    add(
+        "--max-refused",
+        type=whole_number,
+        default=0,
+        metavar="CALLS",
+        help="held-out calls it may refuse; default 0",
+    )
     add("--out", metavar="FILE", help="write the configuration there, and not to stdout")
     made.add_format("the configuration, or one JSON object with its rules, their counts and the reasons")
     return made

@@ -32,7 +32,7 @@ def parser() -> Parser:
         "watch --web instead.",
     )
     add = made.add_argument
-    add("action", choices=("new",), help="what to do")
+    add("action", choices=("new",), metavar="new", help="what to do")
     add("id", metavar="ID", help="what its bearer is called in logs and by penstock check")
     add("--profile", metavar="NAME", help="the one profile that it opens")
     add("--role", choices=ROLES, help="for the live view: a line for penstock watch --web --users FILE")

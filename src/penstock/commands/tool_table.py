@@ -6,6 +6,7 @@ import logging
 import sys
 
 from penstock.commands.results import columns, json_text
+from penstock.commands.waiting import told_when_long
 from penstock.config.model import ProxyConfig, SeveralUpstreams
 from penstock.net.warden import Warden
 from penstock.open_links import open_upstream
@@ -32,8 +33,9 @@ async def show(config: ProxyConfig, form: str, tokenizer: str = "estimate") -> i
     warden = Warden()
     link = open_upstream(config, warden, is_first=True)
     try:
-        await link.connect()
-        _, tools = await UpstreamProbe(link, config.tools_seconds).learn()
+        with told_when_long(config.upstream):
+            await link.connect()
+            _, tools = await UpstreamProbe(link, config.tools_seconds).learn()
         catalog = view(tools, config.choice)
         if count is not None:
             catalog = counted(catalog, count)

@@ -59,7 +59,11 @@ def run(options: argparse.Namespace) -> int:
     for name in options.servers:
         if name not in names:
             faults = [file.fault for file in found if file.fault is not None]
-            raise faults[0] if faults else ConfigError(f"No server is called {name} there")
+            raise (
+                faults[0]
+                if faults
+                else ConfigError(f"No server is called {name} there", "penstock clients lists them")
+            )
     way_back = WayBack(Journal(folder))
     plans = [
         way_back.plan(file, [entry for entry in file.entries if entry.wrapped is not None])

@@ -119,12 +119,12 @@ async def _run(
     from penstock.open_links import open_upstream
 
     warden = Warden()
-    progress = Progress("sessions", len(sessions))
+    progress = Progress("messages", sum(len(session.steps) for session in sessions), every=1)
     try:
         for session in sessions:
             link = open_upstream(config, warden)
             try:
-                results += await Verification(link, session, allowed, seconds).run(ignored)
+                results += await Verification(link, session, allowed, seconds).run(ignored, progress.add)
             except UpstreamError as why:
                 log.error("%s", why.headline)
                 results += [
@@ -132,7 +132,6 @@ async def _run(
                 ]
             finally:
                 await link.close()
-            progress.add(1)
     finally:
         progress.end()
         warden.dismiss()

@@ -28,8 +28,7 @@ from penstock.wire.http.url import parse_listen
 log = logging.getLogger("penstock")
 
 USAGE = (
-    "penstock watch [NAME|FILE] [--web [[HOST:]PORT]] [--lines] [--filter WORDS] [--baseline FILE] "
-    "[--config FILE]"
+    "penstock watch [NAME|FILE] [--web [[HOST:]PORT] | --lines] [--filter WORDS] [--baseline FILE] [OPTIONS]"
 )
 
 
@@ -68,6 +67,9 @@ def run(options: argparse.Namespace) -> int:
         _check_baseline(options)
     if options.web is not None:
         return _web(options)
+    for name in ("no_browser", "cert", "key", "users"):
+        if getattr(options, name):
+            raise UsageError(f"--{name.replace('_', '-')} goes with --web", f"Usage: {USAGE}")
     if options.lines or not sys.stdout.isatty():
         return asyncio.run(_lines(options))
     from penstock.watch.terminal import show_terminal
@@ -136,7 +138,7 @@ async def _lines(options: argparse.Namespace) -> int:
     hub.store.told.append(print_row)
     try:
         if not options.files:
-            log.info("Watching. %s", "Nothing runs with --dashboard yet." if not runtime.taps() else "")
+            log.info("Watching." if runtime.taps() else "Watching. Nothing runs with --dashboard yet.")
         await _feed(hub, options)
     finally:
         await hub.close()

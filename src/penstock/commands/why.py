@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from penstock.arguments import Parser
+from penstock.arguments import Parser, whole_number
 from penstock.commands.results import json_text
 from penstock.commands.show import facts_of
 from penstock.errors import ConfigError, ProtocolError
@@ -39,7 +39,7 @@ def parser() -> Parser:
     )
     add = made.add_argument
     add("file", metavar="FILE", help="the recording")
-    add("number", metavar="N", type=int, help="the number of the message, as show prints it")
+    add("number", metavar="N", type=whole_number, help="the number of the message, as show prints it")
     add("--config", metavar="FILE", help="the configuration whose rules are to be explained")
     made.add_format("sentences, or one JSON object")
     return made

@@ -20,6 +20,7 @@ _shtab_penstock_commands() {
     doctor:'Try servers as their client would run them, and say what is wrong: 0 ready, 10 not now (try again), 11 blocked (credentials, budget or lock), 12 misconfigured. No tool is called.'
     export:'Write a recording as an HTTP archive (HAR 1.2, one entry for each request), or its spans as OTLP JSON. Secrets in spans are masked; in a HAR they are as recorded: mask it first.'
     fleet:'Show the instances that share what FILE says: tag, version, rules, sessions, how long Redis takes to answer, and when each was last heard of.'
+    help:'this page, or help VERB for one command'
     lock:'Write the upstream'"'"'s tools, prompts and instructions into a lock file, to be kept with your code. penstock --lock FILE then lets only those pass.'
     mask:'Copy a recording with its secrets masked: by the names of members, by what keys and tokens look like, and by what the mask section of a configuration says.'
     replay:'Answer as the upstream of a recording did: a mock server for tests. Nothing is forwarded. A request that was not recorded gets an error, and the exit code is 3.'
@@ -44,19 +45,19 @@ _shtab_penstock_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--upstream[an upstream that is running\: Streamable HTTP or legacy SSE]:URL:"
   "--upstream-cmd[the upstream to spawn, as one string]:TEXT:"
-  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:"
+  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:_files"
   "--server[with --config\: only the server called NAME, as it is]:NAME:"
   "--only[with --config\: only these of its servers]:A[,B...]:"
   "--profile[with --config\: serve what its profile NAME leaves, to everybody]:NAME:"
   "*--header[send a header to the upstream URL, as in \"Authorization\: Bearer \$\{TOKEN\}\"\; repeatable]:NAME:VALUE:"
   "*--header-from[send a header whose value is in the variable VAR, so that it is in no list of processes]:NAME=VAR:"
   "*--env[set a variable for the upstream\; \$\{VAR\} expands]:K=V:"
-  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:"
+  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:_files -/"
   "--on-upstream-loss[when the upstream goes away, or is not there at the start\: end, or look for it again (a command is started again)\; default exit]:on_upstream_loss:(exit reconnect)"
   "*--deny[hide tools whose name matches the regular expression P anywhere\; repeatable]:P[,P...]:"
   "*--allow[keep only matching tools\; --deny wins]:P[,P...]:"
   "--read-only[keep only tools annotated readOnlyHint\: true]"
-  "--lock[only what is as penstock lock wrote it down passes]:FILE:"
+  "--lock[only what is as penstock lock wrote it down passes]:FILE:_files"
   "--lock-strict[with --lock\: any difference is an error]"
   "--order[of the list\; default the lock\'s, or else the upstream\'s]:order:(upstream lock name)"
   "--max-tokens[it is an error when the kept tools cost more tokens than N]:N:"
@@ -73,8 +74,8 @@ _shtab_penstock_options=(
   "*--allow-host[with --listen\: another name in the Host header that is ours]:NAME:"
   "*--allow-origin[with --listen\: let pages from ORIGIN use us (CORS), such as https\:\/\/app.example]:ORIGIN:"
   "--session-idle[with --listen\: end a session that nobody uses for so long\; default 30m]:TIME:"
-  "--record[keep every message, byte for byte\; see penstock show]:PATH:"
-  "--audit[keep who asked for what, chained and masked\; see penstock audit]:PATH:"
+  "--record[keep every message, byte for byte\; see penstock show]:PATH:_files"
+  "--audit[keep who asked for what, chained and masked\; see penstock audit]:PATH:_files"
   "--metrics[serve figures for Prometheus at \/metrics]:[HOST:]PORT:"
   "--otel[send traces to an OpenTelemetry collector\; without URL where OTEL_\* variables say]:URL:"
   "--dashboard[the live view\: auto for penstock watch, there called NAME\; PORT also for the browser there\; loopback only]:auto[:NAME]|[HOST:]PORT:"
@@ -92,11 +93,11 @@ _shtab_penstock_defaults_added=0
 
 _shtab_penstock_anomalies_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--baseline[what penstock baseline has written]:FILE:"
+  "--baseline[what penstock baseline has written]:FILE:_files"
   "--budget[usual sessions that may raise an alert\; default 1\/500]:budget:"
   "--watch[only these kinds, with commas between]:KINDS:"
   "--format[sentences, or a JSON line for each alert]:format:(table json)"
-  "(*):recordings to look at, or folders of them:"
+  "(*):recordings to look at, or folders of them:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -104,11 +105,11 @@ _shtab_penstock_anomalies_defaults_added=0
 
 _shtab_penstock_audit_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--key-file[the key, where the audit was made with one]:K:"
+  "--key-file[the key, where the audit was made with one]:FILE:_files"
   "*--expect[a checkpoint that was kept elsewhere\: the chain must have it\; repeatable]:SEQ:HASH:"
   "--format[verify and head\: for people or programs]:format:(table json)"
   ":what to do:(query verify head)"
-  "(*):files, then for query the words of a filter:"
+  "(*):files, then for query the words of a filter:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -116,12 +117,12 @@ _shtab_penstock_audit_defaults_added=0
 
 _shtab_penstock_backtest_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--config[the configuration to try]:FILE:"
-  "--against[compare with these rules, and not with what was recorded]:FILE:"
+  "--config[the configuration to try]:FILE:_files"
+  "--against[compare with these rules, and not with what was recorded]:FILE:_files"
   "--webhook[what webhooks answer that were not asked]:webhook:(allow block)"
   "--script[what scripts decide that were not run]:script:(allow block)"
   "--format[how to tell the result]:format:(table json)"
-  "(*):recordings, or folders of them:"
+  "(*):recordings, or folders of them:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -129,10 +130,10 @@ _shtab_penstock_backtest_defaults_added=0
 
 _shtab_penstock_baseline_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--out[the baseline\; it is written anew]:FILE:"
+  "--out[the baseline\; it is written anew]:FILE:_files"
   "--group-by[learn for each of these on its own]:group_by:(client_name)"
-  "--alerts[alerts of before\: their sessions are not learned from]:FILE:"
-  "(*):recordings to learn from, or folders of them:"
+  "--alerts[alerts of before\: their sessions are not learned from]:FILE:_files"
+  "(*):recordings to learn from, or folders of them:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -141,7 +142,7 @@ _shtab_penstock_baseline_defaults_added=0
 _shtab_penstock_check_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--format[sentences, or one JSON object with the faults, or with what it will do]:format:(table json)"
-  ":the configuration file:"
+  ":the configuration file:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -150,9 +151,9 @@ _shtab_penstock_check_defaults_added=0
 _shtab_penstock_clients_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--client[only this client\; see penstock clients]:CLIENT:(claude-code claude-desktop cursor vscode vscode-insiders windsurf devin codex gemini zed cline goose continue jetbrains junie copilot-jetbrains lmstudio opencode copilot-cli kiro amp antigravity)"
-  "--scope[only entries of the user, a project, or both]:scope:(user project local all)"
-  "--dir[the project\'s folder\; default here]:DIR:"
-  "--file[this file of a client and no other]:FILE:"
+  "--scope[only entries of the user, of the project, or of the user in it (local)\; default all]:scope:(user project local all)"
+  "--dir[the project\'s folder\; default here]:DIR:_files -/"
+  "--file[this file of a client and no other]:FILE:_files"
   "--format[how to print them]:format:(table json)"
 )
 
@@ -170,26 +171,26 @@ _shtab_penstock_completion_defaults_added=0
 _shtab_penstock_doctor_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--client[only this client\; see penstock clients]:CLIENT:(claude-code claude-desktop cursor vscode vscode-insiders windsurf devin codex gemini zed cline goose continue jetbrains junie copilot-jetbrains lmstudio opencode copilot-cli kiro amp antigravity)"
-  "--scope[only entries of the user, a project, or both]:scope:(user project local all)"
-  "--dir[the project\'s folder\; default here]:DIR:"
-  "--file[this file of a client and no other]:FILE:"
+  "--scope[only entries of the user, of the project, or of the user in it (local)\; default all]:scope:(user project local all)"
+  "--dir[the project\'s folder\; default here]:DIR:_files -/"
+  "--file[this file of a client and no other]:FILE:_files"
   "--env-as[with the variables that the client would pass on, or with this shell\'s]:env_as:(client shell)"
   "--format[how to print the findings]:format:(table json)"
   "--upstream[an upstream that is running\: Streamable HTTP or legacy SSE]:URL:"
   "--upstream-cmd[the upstream to spawn, as one string]:TEXT:"
-  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:"
+  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:_files"
   "--server[with --config\: only the server called NAME, as it is]:NAME:"
   "--only[with --config\: only these of its servers]:A[,B...]:"
   "--profile[with --config\: serve what its profile NAME leaves, to everybody]:NAME:"
   "*--header[send a header to the upstream URL, as in \"Authorization\: Bearer \$\{TOKEN\}\"\; repeatable]:NAME:VALUE:"
   "*--header-from[send a header whose value is in the variable VAR, so that it is in no list of processes]:NAME=VAR:"
   "*--env[set a variable for the upstream\; \$\{VAR\} expands]:K=V:"
-  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:"
+  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:_files -/"
   "--on-upstream-loss[when the upstream goes away, or is not there at the start\: end, or look for it again (a command is started again)\; default exit]:on_upstream_loss:(exit reconnect)"
   "*--deny[hide tools whose name matches the regular expression P anywhere\; repeatable]:P[,P...]:"
   "*--allow[keep only matching tools\; --deny wins]:P[,P...]:"
   "--read-only[keep only tools annotated readOnlyHint\: true]"
-  "--lock[only what is as penstock lock wrote it down passes]:FILE:"
+  "--lock[only what is as penstock lock wrote it down passes]:FILE:_files"
   "--lock-strict[with --lock\: any difference is an error]"
   "--order[of the list\; default the lock\'s, or else the upstream\'s]:order:(upstream lock name)"
   "--max-tokens[it is an error when the kept tools cost more tokens than N]:N:"
@@ -211,8 +212,8 @@ _shtab_penstock_doctor_defaults_added=0
 _shtab_penstock_export_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--to[the format]:to:(har otlp)"
-  ":the recording:"
-  ":the file to write\; it must not be there yet:"
+  ":the recording:_files"
+  ":the file to write\; it must not be there yet:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -220,13 +221,21 @@ _shtab_penstock_export_defaults_added=0
 
 _shtab_penstock_fleet_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--config[a configuration with a shared section]:FILE:"
+  "--config[a configuration with a shared section]:FILE:_files"
   "--format[how to print them]:format:(table json)"
   "--check[exit with 3 if their rules or versions differ, or one was not heard of for 6 s]"
 )
 
 # guard to ensure default positional specs are added only once per session
 _shtab_penstock_fleet_defaults_added=0
+
+_shtab_penstock_help_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  ":the command:(tools watch show stats why check rules backtest lock audit replay verify export mask clients wrap unwrap doctor completion baseline anomalies suggest variants status fleet token)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_penstock_help_defaults_added=0
 
 _shtab_penstock_lock_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -237,19 +246,19 @@ _shtab_penstock_lock_options=(
   "--format[with --check\: for people or programs]:format:(table json)"
   "--upstream[an upstream that is running\: Streamable HTTP or legacy SSE]:URL:"
   "--upstream-cmd[the upstream to spawn, as one string]:TEXT:"
-  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:"
+  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:_files"
   "--server[with --config\: only the server called NAME, as it is]:NAME:"
   "--only[with --config\: only these of its servers]:A[,B...]:"
   "--profile[with --config\: serve what its profile NAME leaves, to everybody]:NAME:"
   "*--header[send a header to the upstream URL, as in \"Authorization\: Bearer \$\{TOKEN\}\"\; repeatable]:NAME:VALUE:"
   "*--header-from[send a header whose value is in the variable VAR, so that it is in no list of processes]:NAME=VAR:"
   "*--env[set a variable for the upstream\; \$\{VAR\} expands]:K=V:"
-  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:"
+  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:_files -/"
   "--on-upstream-loss[when the upstream goes away, or is not there at the start\: end, or look for it again (a command is started again)\; default exit]:on_upstream_loss:(exit reconnect)"
   "*--deny[hide tools whose name matches the regular expression P anywhere\; repeatable]:P[,P...]:"
   "*--allow[keep only matching tools\; --deny wins]:P[,P...]:"
   "--read-only[keep only tools annotated readOnlyHint\: true]"
-  "--lock[only what is as penstock lock wrote it down passes]:FILE:"
+  "--lock[only what is as penstock lock wrote it down passes]:FILE:_files"
   "--lock-strict[with --lock\: any difference is an error]"
   "--order[of the list\; default the lock\'s, or else the upstream\'s]:order:(upstream lock name)"
   "--max-tokens[it is an error when the kept tools cost more tokens than N]:N:"
@@ -261,6 +270,7 @@ _shtab_penstock_lock_options=(
   "--log-level[from which level up\; default info]:log_level:(debug info warning error)"
   "--log-format[sentences or JSON lines]:log_format:(text json)"
   "(- : *)--version[show program\'s version number and exit]"
+  ":the file:_files"
   "(*)::the upstream to spawn, with its arguments, after --:"
 )
 
@@ -269,9 +279,9 @@ _shtab_penstock_lock_defaults_added=0
 
 _shtab_penstock_mask_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--config[a configuration with a mask section]:FILE:"
-  ":the recording:"
-  ":the copy\; it must not be there yet:"
+  "--config[a configuration with a mask section]:FILE:_files"
+  ":the recording:_files"
+  ":the copy\; it must not be there yet:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -285,7 +295,7 @@ _shtab_penstock_replay_options=(
   "--once[give each recorded answer once, then an error]"
   "--pace[answer at once, or as slowly as was recorded]:pace:(fast real)"
   "--log-level[what is said on stderr]:log_level:(debug info warning error)"
-  ":the recording:"
+  ":the recording:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -296,7 +306,7 @@ _shtab_penstock_rules_options=(
   "--from[who sent the messages on stdin]:sender:(client upstream)"
   "--format[sentences, or one JSON object]:format:(table json)"
   ":what to do with the rules:(test explain)"
-  ":the configuration file:"
+  ":the configuration file:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -306,7 +316,7 @@ _shtab_penstock_show_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--follow[go on with what is recorded from now on]"
   "--format[rows, JSON lines or the bytes]:format:(table json raw)"
-  "(*):recordings, .gz and .zst too, or a folder of them\; then a filter\: see docs\/seeing.md:"
+  "(*):recordings, .gz and .zst too, or a folder of them\; then a filter\: see docs\/seeing.md:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -315,10 +325,10 @@ _shtab_penstock_show_defaults_added=0
 _shtab_penstock_stats_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--by[what the rows are\; default tool]:by:(tool method rule client session hour day)"
-  "--compare[an older recording]:FILE:"
-  "--config[the rules, to say which of them were never hit]:FILE:"
+  "--compare[an older recording]:FILE:_files"
+  "--config[the rules, to say which of them were never hit]:FILE:_files"
   "--format[a table or JSON]:format:(table json)"
-  "(*):files, then the words of a filter:"
+  "(*):files, then the words of a filter:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -339,9 +349,9 @@ _shtab_penstock_suggest_options=(
   "--hold-out[of the sessions, the last ones\; default 30\%]:SHARE:"
   "--min-support[calls that a rule needs\; default 20]:CALLS:"
   "--max-refused[held-out calls it may refuse\; default 0]:CALLS:"
-  "--out[write the configuration there, and not to stdout]:FILE:"
+  "--out[write the configuration there, and not to stdout]:FILE:_files"
   "--format[the configuration, or one JSON object with its rules, their counts and the reasons]:format:(table json)"
-  "(*):recordings to learn from, or folders of them:"
+  "(*):recordings to learn from, or folders of them:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -362,19 +372,19 @@ _shtab_penstock_tools_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--upstream[an upstream that is running\: Streamable HTTP or legacy SSE]:URL:"
   "--upstream-cmd[the upstream to spawn, as one string]:TEXT:"
-  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:"
+  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:_files"
   "--server[with --config\: only the server called NAME, as it is]:NAME:"
   "--only[with --config\: only these of its servers]:A[,B...]:"
   "--profile[with --config\: serve what its profile NAME leaves, to everybody]:NAME:"
   "*--header[send a header to the upstream URL, as in \"Authorization\: Bearer \$\{TOKEN\}\"\; repeatable]:NAME:VALUE:"
   "*--header-from[send a header whose value is in the variable VAR, so that it is in no list of processes]:NAME=VAR:"
   "*--env[set a variable for the upstream\; \$\{VAR\} expands]:K=V:"
-  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:"
+  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:_files -/"
   "--on-upstream-loss[when the upstream goes away, or is not there at the start\: end, or look for it again (a command is started again)\; default exit]:on_upstream_loss:(exit reconnect)"
   "*--deny[hide tools whose name matches the regular expression P anywhere\; repeatable]:P[,P...]:"
   "*--allow[keep only matching tools\; --deny wins]:P[,P...]:"
   "--read-only[keep only tools annotated readOnlyHint\: true]"
-  "--lock[only what is as penstock lock wrote it down passes]:FILE:"
+  "--lock[only what is as penstock lock wrote it down passes]:FILE:_files"
   "--lock-strict[with --lock\: any difference is an error]"
   "--order[of the list\; default the lock\'s, or else the upstream\'s]:order:(upstream lock name)"
   "--max-tokens[it is an error when the kept tools cost more tokens than N]:N:"
@@ -399,9 +409,9 @@ _shtab_penstock_unwrap_options=(
   "--all[every wrapped server]"
   "--undo[undo the newest change, or the one called ID]:ID:"
   "--client[only this client\; see penstock clients]:CLIENT:(claude-code claude-desktop cursor vscode vscode-insiders windsurf devin codex gemini zed cline goose continue jetbrains junie copilot-jetbrains lmstudio opencode copilot-cli kiro amp antigravity)"
-  "--scope[only entries of the user, a project, or both]:scope:(user project local all)"
-  "--dir[the project\'s folder\; default here]:DIR:"
-  "--file[this file of a client and no other]:FILE:"
+  "--scope[only entries of the user, of the project, or of the user in it (local)\; default all]:scope:(user project local all)"
+  "--dir[the project\'s folder\; default here]:DIR:_files -/"
+  "--file[this file of a client and no other]:FILE:_files"
   "--preview[show what would change, and write nothing]"
   "--format[how to print the preview]:format:(table json)"
   "--expect[write only if the change is exactly the one previewed so]:TOKEN:"
@@ -414,9 +424,9 @@ _shtab_penstock_unwrap_defaults_added=0
 
 _shtab_penstock_variants_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--config[the configuration with the variants section]:FILE:"
+  "--config[the configuration with the variants section]:FILE:_files"
   "--format[sentences, or one JSON object]:format:(table json)"
-  "(*):recordings, or folders of them:"
+  "(*):recordings, or folders of them:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -426,19 +436,19 @@ _shtab_penstock_verify_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--upstream[an upstream that is running\: Streamable HTTP or legacy SSE]:URL:"
   "--upstream-cmd[the upstream to spawn, as one string]:TEXT:"
-  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:"
+  "--config[read FILE (YAML, JSON or TOML)\; options on the command line win]:FILE:_files"
   "--server[with --config\: only the server called NAME, as it is]:NAME:"
   "--only[with --config\: only these of its servers]:A[,B...]:"
   "--profile[with --config\: serve what its profile NAME leaves, to everybody]:NAME:"
   "*--header[send a header to the upstream URL, as in \"Authorization\: Bearer \$\{TOKEN\}\"\; repeatable]:NAME:VALUE:"
   "*--header-from[send a header whose value is in the variable VAR, so that it is in no list of processes]:NAME=VAR:"
   "*--env[set a variable for the upstream\; \$\{VAR\} expands]:K=V:"
-  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:"
+  "--cwd[start the upstream in DIR\; \$\{VAR\} expands]:DIR:_files -/"
   "--on-upstream-loss[when the upstream goes away, or is not there at the start\: end, or look for it again (a command is started again)\; default exit]:on_upstream_loss:(exit reconnect)"
   "*--deny[hide tools whose name matches the regular expression P anywhere\; repeatable]:P[,P...]:"
   "*--allow[keep only matching tools\; --deny wins]:P[,P...]:"
   "--read-only[keep only tools annotated readOnlyHint\: true]"
-  "--lock[only what is as penstock lock wrote it down passes]:FILE:"
+  "--lock[only what is as penstock lock wrote it down passes]:FILE:_files"
   "--lock-strict[with --lock\: any difference is an error]"
   "--order[of the list\; default the lock\'s, or else the upstream\'s]:order:(upstream lock name)"
   "--max-tokens[it is an error when the kept tools cost more tokens than N]:N:"
@@ -452,9 +462,10 @@ _shtab_penstock_verify_options=(
   "(- : *)--version[show program\'s version number and exit]"
   "--calls[which tool calls are sent\; needed if some may write]:calls:(all read-only none)"
   "*--ignore[such as result.content.0.text\; repeatable]:PATH:"
-  "--update[write the recording with the answers of today to OUT]:OUT:"
+  "--update[write the recording with the answers of today to OUT]:OUT:_files"
   "--format[how to tell the result]:format:(table json junit)"
   "--timeout[for each answer]:TIME:"
+  ":the file:_files"
   "(*)::the upstream to spawn, with its arguments, after --:"
 )
 
@@ -463,18 +474,18 @@ _shtab_penstock_verify_defaults_added=0
 
 _shtab_penstock_watch_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--baseline[with recordings\: show what is unusual by this baseline]:FILE:"
+  "--baseline[with recordings\: show what is unusual by this baseline]:FILE:_files"
   "--budget[usual sessions that may raise an alert\; default 1\/500]:budget:"
-  "--config[whose variants are compared\; default\: that of the proxy]:FILE:"
+  "--config[whose variants are compared\; default\: that of the proxy]:FILE:_files"
   "--web[in a browser\; default port 8818]:[HOST:]PORT:"
   "--lines[plain lines, as they come\; also when stdout is no terminal]"
   "--format[with --lines\: for people or programs]:format:(table json)"
   "--filter[only these, such as \'tool\:git_\* ms\>500\']:WORDS:"
   "--no-browser[with --web\: open none, and say where it would be]"
-  "--cert[with --web off loopback\: the certificate, PEM]:FILE:"
-  "--key[with --web off loopback\: its key, PEM]:FILE:"
-  "--users[with --web off loopback\: who may look\; a line is NAME ROLE SHA256]:FILE:"
-  ":only the proxies of this name, or a recording:"
+  "--cert[with --web off loopback\: the certificate, PEM]:FILE:_files"
+  "--key[with --web off loopback\: its key, PEM]:FILE:_files"
+  "--users[with --web off loopback\: who may look\; a line is NAME ROLE SHA256]:FILE:_files"
+  ":only the proxies of this name, or a recording:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -482,9 +493,9 @@ _shtab_penstock_watch_defaults_added=0
 
 _shtab_penstock_why_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--config[the configuration whose rules are to be explained]:FILE:"
+  "--config[the configuration whose rules are to be explained]:FILE:_files"
   "--format[sentences, or one JSON object]:format:(table json)"
-  ":the recording:"
+  ":the recording:_files"
   ":the number of the message, as show prints it:"
 )
 
@@ -495,17 +506,17 @@ _shtab_penstock_wrap_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--all[every server of every client]"
   "--client[only this client\; see penstock clients]:CLIENT:(claude-code claude-desktop cursor vscode vscode-insiders windsurf devin codex gemini zed cline goose continue jetbrains junie copilot-jetbrains lmstudio opencode copilot-cli kiro amp antigravity)"
-  "--scope[only entries of the user, a project, or both]:scope:(user project local all)"
-  "--dir[the project\'s folder\; default here]:DIR:"
-  "--file[this file of a client and no other]:FILE:"
+  "--scope[only entries of the user, of the project, or of the user in it (local)\; default all]:scope:(user project local all)"
+  "--dir[the project\'s folder\; default here]:DIR:_files -/"
+  "--file[this file of a client and no other]:FILE:_files"
   "*--deny[hide tools that match]:P[,P...]:"
   "*--allow[keep only tools that match]:P[,P...]:"
   "--read-only[keep only tools annotated readOnlyHint\: true]"
-  "--config[the wrapped server takes rules from FILE]:FILE:"
-  "--lock[only what is as penstock lock wrote it down passes]:FILE:"
+  "--config[the wrapped server takes rules from FILE]:FILE:_files"
+  "--lock[only what is as penstock lock wrote it down passes]:FILE:_files"
   "--max-tokens[the wrapped server does not start when its tools cost more]:N:"
-  "--record[keep every message\; a folder, as in logs\/, gets a file a run]:PATH:"
-  "--audit[keep who asked for what, chained and masked]:PATH:"
+  "--record[keep every message\; a folder, as in logs\/, gets a file a run]:PATH:_files"
+  "--audit[keep who asked for what, chained and masked]:PATH:_files"
   "--dashboard[let penstock watch show it, live]:dashboard:(auto)"
   "--pick[choose tools by hand, with what each costs]"
   "--as[what a choice by hand becomes]:kind:(deny allow)"
@@ -551,6 +562,7 @@ _shtab_penstock() {
         doctor) _arguments -C -s $_shtab_penstock_doctor_options ;;
         export) _arguments -C -s $_shtab_penstock_export_options ;;
         fleet) _arguments -C -s $_shtab_penstock_fleet_options ;;
+        help) _arguments -C -s $_shtab_penstock_help_options ;;
         lock) _arguments -C -s $_shtab_penstock_lock_options ;;
         mask) _arguments -C -s $_shtab_penstock_mask_options ;;
         replay) _arguments -C -s $_shtab_penstock_replay_options ;;

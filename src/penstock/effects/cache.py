@@ -63,11 +63,6 @@ class ResultCache:
         self._entries[key] = self._clock() + ttl, result
         self._bytes += size
 
-    def clear(self) -> None:
-        """Forgets everything, as after a change of the rules."""
-        self._entries.clear()
-        self._bytes = 0
-
     def _drop(self, key: bytes) -> None:
         _, result = self._entries.pop(key)
         self._bytes -= len(key) + len(result)

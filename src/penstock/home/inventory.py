@@ -43,6 +43,8 @@ class Choice(Struct, frozen=True):
 def this_machine(folder: str | None = None) -> Machine:
     """The machine we run on, with the project in `folder` or here."""
     project = Path(os.path.abspath(folder or os.getcwd()))
+    if not project.is_dir():
+        raise ConfigError(f"There is no folder {folder}", "--dir names the folder of a project")
     return Machine(sys.platform, Path(os.path.expanduser("~")), os.environ, project)
 
 
@@ -76,7 +78,8 @@ def _places(machine: Machine, choice: Choice) -> Iterator[Place]:
         return
     path = Path(os.path.abspath(choice.file))
     if not path.is_file():
-        raise ConfigError(f"There is no file {choice.file}")
+        why = "It is no file" if path.exists() else "No such file or directory"
+        raise ConfigError(f"Cannot read the client's file: {choice.file}", why)
     known = [
         place for place in places(machine, clients) if os.path.realpath(place.path) == str(path.resolve())
     ]

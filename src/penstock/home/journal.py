@@ -94,13 +94,14 @@ class Journal:
         if wanted is None:
             left = [record for record in records if record.id not in undone]
             if not left:
-                raise ConfigError("There is nothing to undo")
+                raise ConfigError("There is nothing to undo", "No change of penstock wrap or unwrap is left")
             return left[-1]
         for record in records:
             if record.id == wanted:
                 return record
-        newest = ", ".join(record.id for record in records[-5:]) or "none"
-        raise ConfigError(f"There is no change called {wanted}", f"The newest are {newest}")
+        newest = ", ".join(record.id for record in records[-5:])
+        told = f"The newest are {newest}" if newest else "Penstock has changed nothing here yet"
+        raise ConfigError(f"There is no change called {wanted}", told)
 
     def drop(self, record: Record) -> None:
         """Forgets a change that did not come about."""

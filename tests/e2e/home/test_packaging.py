@@ -101,12 +101,39 @@ def test_the_shells_take_their_completions() -> None:
         if shutil.which(shell):
             path = ROOT / "src" / "penstock" / "completions" / f"penstock.{shell}"
             subprocess.run([shell, *words, str(path)], check=True)
+    assert _completed("wr") == ["wrap"]
+    assert _completed("help", "wr") == ["wrap"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["show"], ["check"], ["lock"], ["stats", "--compare"], ["audit", "verify", "--key-file"], ["--config"]],
+    ids=" ".join,
+)
+def test_the_shells_offer_files_where_one_is_meant(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "some.jsonl").touch()
+    assert _completed(*words, "so", folder=tmp_path) == ["some.jsonl"]
+
+
+def _completed(*words: str, folder: Path = ROOT) -> list[str]:
+    """What bash would offer in the place of the last of the words."""
+    line = " ".join(["penstock", *words])
+    before = ["penstock", *words][-2]
     probe = (
-        f"source {ROOT}/src/penstock/completions/penstock.bash; COMP_WORDS=(penstock wr); COMP_CWORD=1; "
-        '_shtab_penstock penstock wr penstock; echo "${COMPREPLY[@]}"'
+        f"source {ROOT}/src/penstock/completions/penstock.bash; COMP_WORDS=({line}); "
+        f"COMP_CWORD={len(words)}; _shtab_penstock penstock {words[-1]} {before}; "
+        'echo "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["wrap"]
+    done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True, cwd=folder)
+    return done.stdout.split()
+
+
+def test_no_shell_is_told_of_a_file_without_offering_files() -> None:
+    completions = ROOT / "src" / "penstock" / "completions"
+    for line in (completions / "penstock.zsh").read_text().splitlines():
+        assert not line.endswith((':FILE:"', ':DIR:"', ':OUT:"')), line
+    fish = (completions / "penstock.fish").read_text().splitlines()
+    assert all("__fish_complete_path" in line for line in fish if " -l config " in line)
 
 
 def test_one_version_is_everywhere_and_another_is_noticed(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from gate_messages import client
 from penstock.policy.tools.argument_types import ArgumentTypes
 from penstock.policy.tools.catalog import build_catalog
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.tool_gate import judge
 from penstock.policy.verdict import FORWARD, Answer
-from penstock.wire.mcp.message import Message, read_client_message
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -114,10 +114,7 @@ TOOLS = json.dumps(
 
 
 def _verdict(call: str, **choice: Any) -> Any:
-    message = read_client_message(
-        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":%b}' % call.encode()
-    )
-    assert isinstance(message, Message)
+    message = client(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":%b}' % call.encode())
     return judge(message, build_catalog([TOOLS], ToolFilter(**choice)))
 
 

@@ -8,21 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gate_messages import client
 from penstock.policy.patterns.patterns import compile_pattern
 from penstock.policy.tools import tool_gate
 from penstock.policy.tools.catalog import ToolCatalog, build_catalog, view
 from penstock.policy.tools.tool_filter import ToolFilter
 from penstock.policy.tools.upstream_tools import UpstreamTools
 from penstock.policy.verdict import FORWARD, HOLD, Answer, Drop, Verdict, Why
-from penstock.wire.mcp.message import Message, read_client_message
 
 CATALOG = build_catalog([b'{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}'], ToolFilter())
 HIDING = ToolFilter(deny=(compile_pattern("hidden", "deny list"),))
 
 
 def _judge(raw: bytes, catalog: ToolCatalog | None = CATALOG) -> Verdict:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
+    message = client(raw)
     return tool_gate.judge(message, catalog)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from gate_messages import client
 from penstock import limits
 from penstock.upstream.outbox import Outbox
-from penstock.wire.mcp.message import Message, read_client_message
+from penstock.wire.mcp.message import Message
 
 
 def message(text: str) -> Message:
-    read = read_client_message(text.encode())
-    assert isinstance(read, Message)
-    return read
+    return client(text.encode())
 
 
 def request(number: int, size: int = 0) -> Message:

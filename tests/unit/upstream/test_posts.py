@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from gate_messages import client
 from penstock.upstream.post import Post
-from penstock.wire.mcp.message import Message, read_client_message
 
 
 def post(token: bytes) -> Post:
-    message = read_client_message(b'{"jsonrpc":"2.0","id":%b,"method":"x"}' % token)
-    assert isinstance(message, Message)
+    message = client(b'{"jsonrpc":"2.0","id":%b,"method":"x"}' % token)
     return Post(message, [], False, False)
 
 

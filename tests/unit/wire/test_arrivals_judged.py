@@ -19,11 +19,12 @@ from arrivals import (
     check_what_is_left,
     large_result,
 )
+from gate_messages import client
 from penstock import limits
 from penstock.wire.json import digests
 from penstock.wire.json.arrival import ARRIVAL_BYTES
 from penstock.wire.mcp import message as reading
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import read_client_message, read_upstream_message
 from penstock.wire.mcp.ndjson import LineSplitter
 from two_readings import edits, outcome
 
@@ -236,6 +237,5 @@ def test_a_line_is_judged_while_it_arrives(end: bytes) -> None:
     assert found == [CALL, b"{}"]
     assert isinstance(found[0], bytes)
     assert digests.has(found[0])
-    message = read_client_message(found[0])
-    assert isinstance(message, Message)
+    message = client(found[0])
     assert (message.members, message.tool) == (None, "echo")

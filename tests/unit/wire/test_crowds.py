@@ -7,11 +7,12 @@ import tracemalloc
 import pytest
 from msgspec import Raw
 
+from gate_messages import client
 from penstock import limits
 from penstock.errors import ClientProtocolError, UpstreamProtocolError
 from penstock.wire.mcp.eras import maybe_modern_meta
 from penstock.wire.mcp.mcp_headers import SchemaBook, maybe_modern_version
-from penstock.wire.mcp.message import Message, read_client_message, read_upstream_message
+from penstock.wire.mcp.message import read_client_message, read_upstream_message
 from penstock.wire.mcp.response_id import maybe_response_id
 
 MANY = limits.PATH_PARTS + 10
@@ -43,8 +44,7 @@ def test_a_crowd_is_refused_without_being_taken_apart(raw: bytes):
 def test_what_is_crowded_further_down_is_the_tools_own_affair():
     inner = b"[" + b"[]," * MANY + b"[]]"
     raw = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":%b}}}' % inner
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
+    message = client(raw)
     assert message.raw == raw
 
 

@@ -17,6 +17,7 @@ from mcp.shared.inbound import (
 )
 from msgspec import Raw
 
+from gate_messages import client
 from penstock import limits
 from penstock.wire.mcp.mcp_headers import (
     Mirror,
@@ -28,7 +29,6 @@ from penstock.wire.mcp.mcp_headers import (
     modern_headers,
     with_name_of,
 )
-from penstock.wire.mcp.message import Message, read_client_message
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -281,12 +281,6 @@ def test_a_modern_message_says_what_it_is_about(
     assert modern_headers("2026-07-28", method, params) == wanted
 
 
-def _message(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
-
-
 @pytest.mark.parametrize(
     ("body", "name"),
     [
@@ -301,7 +295,7 @@ def _message(raw: bytes) -> Message:
     ],
 )
 def test_a_changed_message_changes_the_header_that_names_it_and_no_other(body: bytes, name: bytes) -> None:
-    message = _message(b'{"jsonrpc":"2.0","id":1,%b}' % body)
+    message = client(b'{"jsonrpc":"2.0","id":1,%b}' % body)
     headers = [(b"Accept", b"x"), (b"mcp-NAME", b"old"), (b"Mcp-Method", b"old")]
     wanted = [(b"Accept", b"x"), (b"mcp-NAME", name), (b"Mcp-Method", b"old")]
     assert with_name_of(headers, message) == wanted

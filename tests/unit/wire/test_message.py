@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gate_messages import client
 from penstock import limits
 from penstock.errors import ClientProtocolError, UpstreamProtocolError
 from penstock.wire.mcp import message
@@ -16,12 +17,6 @@ from penstock.wire.mcp.message import (
     read_upstream_message,
 )
 from penstock.wire.mcp.replies import over_limit
-
-
-def _read(raw: bytes) -> Message:
-    message = read_client_message(raw)
-    assert isinstance(message, Message)
-    return message
 
 
 def _refusal(raw: bytes) -> ClientProtocolError:
@@ -56,7 +51,7 @@ def test_a_message_is_known_by_its_envelope(
 
 def test_a_long_id_is_kept_to_the_last_digit() -> None:
     digits = b"9" * 5_000
-    assert _read(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % digits).id_token == digits
+    assert client(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % digits).id_token == digits
 
 
 @pytest.mark.parametrize(
@@ -122,7 +117,7 @@ def test_only_a_clients_params_are_looked_into() -> None:
 
 def test_params_that_are_no_object_are_not_read() -> None:
     for params in (b"[1]", b"null", b'"x"', b"5"):
-        assert _read(b'{"jsonrpc":"2.0","id":1,"method":"x","params":%b}' % params).params is None
+        assert client(b'{"jsonrpc":"2.0","id":1,"method":"x","params":%b}' % params).params is None
 
 
 def test_a_batch_has_only_so_many_messages() -> None:
@@ -139,7 +134,7 @@ def test_an_array_is_a_batch_of_its_parts() -> None:
 
 
 def test_half_a_pair_stays_as_written_wherever_it_stands() -> None:
-    message = _read(b'{"jsonrpc":"2.0", "id":"\\ud800","method":"x","params":{"a":"\\udc00"}}')
+    message = client(b'{"jsonrpc":"2.0", "id":"\\ud800","method":"x","params":{"a":"\\udc00"}}')
     assert message.id_token == b'"\\ud800"'
     assert message.params is not None
     assert bytes(message.params["a"]) == b'"\\udc00"'
@@ -152,7 +147,7 @@ def test_the_size_limit_is_exact_and_named() -> None:
     head, tail = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"t":"', b'"}}'
     fits = head + b"x" * (limits.MESSAGE_BYTES - len(head) - len(tail)) + tail
     assert len(fits) == 10 * 1024 * 1024
-    assert _read(fits).raw is fits
+    assert client(fits).raw is fits
     assert f"{limits.MESSAGE_BYTES + 1:,}" in _refusal(fits + b" ").reason
 
 
@@ -161,7 +156,7 @@ def test_the_depth_limit_is_exact() -> None:
         inner = levels - 2
         return b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":%b%b}}' % (b"[" * inner, b"]" * inner)
 
-    assert _read(nested(128)).id_token == b"1"
+    assert client(nested(128)).id_token == b"1"
     assert "128" in _refusal(nested(129)).reason
     assert "128" in _refusal(nested(100_000)).reason
 
@@ -217,7 +212,7 @@ def test_a_message_too_big_is_told_both_sizes() -> None:
 @pytest.mark.parametrize("start", [b'"', b"-", *(b"%d" % digit for digit in range(10))])
 def test_an_id_may_begin_with_a_quote_a_sign_or_a_digit(start: bytes) -> None:
     token = {b'"': b'"x"', b"-": b"-1"}.get(start, start)
-    assert _read(b'{"jsonrpc":"2.0","id":%b,"method":"a"}' % token).id_token == token
+    assert client(b'{"jsonrpc":"2.0","id":%b,"method":"a"}' % token).id_token == token
 
 
 @pytest.mark.parametrize("blank", [b"", b" ", b"\t", b"\r", b"\n"])
@@ -263,7 +258,7 @@ def test_an_unreadable_message_may_still_show_its_id() -> None:
 
 
 def test_the_members_of_params_are_at_hand_as_written() -> None:
-    message = _read(b'{"jsonrpc":"2.0","id":1,"method":"a","params": {"x":1.0 } }')
+    message = client(b'{"jsonrpc":"2.0","id":1,"method":"a","params": {"x":1.0 } }')
     assert message.params is not None
     assert {name: bytes(value) for name, value in message.params.items()} == {"x": b"1.0"}
     upstream = read_upstream_message(b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}')

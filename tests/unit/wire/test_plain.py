@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gate_messages import client
 from penstock.errors import ProtocolError
 from penstock.wire.json import fast_path as plain
 from penstock.wire.mcp import message as reading
@@ -55,14 +56,12 @@ def test_the_order_of_members_does_not_matter(member: str) -> None:
 
     whole = json.loads(CALL)
     moved = {**{k: v for k, v in whole.items() if k != member}, member: whole[member]}
-    message = read_client_message(json.dumps(moved, separators=(",", ":")).encode())
-    assert isinstance(message, Message)
+    message = client(json.dumps(moved, separators=(",", ":")).encode())
     assert (message.tool, message.id_token, message.members) == ("echo", b"7", None)
 
 
 def test_a_plain_call_tells_its_tool_without_a_second_look() -> None:
-    message = read_client_message(CALL)
-    assert isinstance(message, Message)
+    message = client(CALL)
     assert (message.kind, message.tool, message.members) == (Kind.REQUEST, "echo", None)
     assert bytes((message.params or {})["arguments"]) == b'{"a":[1,"x"]}'
 
@@ -85,14 +84,12 @@ def test_a_long_message_is_plain_like_a_short_one(cut: bytes, meta: bytes) -> No
     for text in (raw, padded):
         found = outcome(read_client_message, text)
         assert found == outcome(reading._read_client_strictly, text)
-        message = read_client_message(text)
-        assert isinstance(message, Message)
+        message = client(text)
         assert (message.members is None) == (b'"id"' in text)  # a notification is always read strictly
 
 
 def test_other_scripts_are_plain_too() -> None:
-    message = read_client_message(CALL.replace(b"echo", "\u00e9cho".encode()))
-    assert isinstance(message, Message)
+    message = client(CALL.replace(b"echo", "\u00e9cho".encode()))
     assert (message.tool, message.members) == ("\u00e9cho", None)
     answer = read_upstream_message(ANSWER.replace(b"hi", "h\u00e9".encode()))
     assert isinstance(answer, Message)

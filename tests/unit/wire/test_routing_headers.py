@@ -8,10 +8,11 @@ import json
 import pytest
 from msgspec import Raw
 
+from gate_messages import client
 from penstock.errors import ClientProtocolError
 from penstock.wire.mcp.eras import META_VERSION
 from penstock.wire.mcp.mcp_headers import Mirror, modern_headers
-from penstock.wire.mcp.message import Message, read_client_message
+from penstock.wire.mcp.message import Message
 from penstock.wire.mcp.routing_headers import check_routing_headers, decode_header, maybe_mirror_mismatch
 
 META = {META_VERSION: "2026-07-28"}
@@ -20,9 +21,7 @@ META = {META_VERSION: "2026-07-28"}
 def _message(method: str | None = "tools/call", **params: object) -> Message:
     content: dict[str, object] = {"jsonrpc": "2.0", "id": 7}
     content.update({"result": {}} if method is None else {"method": method, "params": params})
-    message = read_client_message(json.dumps(content).encode())
-    assert isinstance(message, Message)
-    return message
+    return client(json.dumps(content).encode())
 
 
 def _fields(**values: str) -> dict[bytes, bytes]:
@@ -97,8 +96,7 @@ def test_where_the_body_has_no_name_the_header_is_left_to_the_upstream(params: d
 
 
 def test_a_request_without_params_is_compared_too() -> None:
-    message = read_client_message(b'{"jsonrpc":"2.0","id":7,"method":"tools/call"}')
-    assert isinstance(message, Message)
+    message = client(b'{"jsonrpc":"2.0","id":7,"method":"tools/call"}')
     check_routing_headers(message, _fields(mcp_method="tools/call"), False)
     assert _refusal(message, _fields(mcp_method="ping"), False)[0] == -32020
 

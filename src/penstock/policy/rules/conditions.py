@@ -10,7 +10,7 @@ Either way the answer is on the side of caution.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Struct
 
@@ -45,13 +45,6 @@ from penstock.policy.rules.text_conditions import SizeGreaterThan, TextMatches
 from penstock.policy.rules.time_condition import TimeOutside
 from penstock.policy.rules.tool_conditions import Tool, ToolAnnotation
 from penstock.wire.mcp.message import Message
-
-
-class Condition(Protocol):
-    """One question about a message."""
-
-    def holds(self, message: Message, context: Context, every: bool = False) -> bool: ...
-
 
 OneCondition = Annotated[Any, "condition"]
 ManyConditions = Annotated[tuple[Any, ...], "conditions"]

@@ -108,10 +108,6 @@ class Found:
         """Whether some number stands to `wanted` as `test` says."""
         return any(compares_exactly(number, wanted, test) for number in self.numbers)
 
-    def is_array(self) -> bool:
-        """Whether something is an array."""
-        return any(token[:1] == b"[" for token in self.tokens)
-
     def matches(self, pattern: Pattern) -> bool:
         """Whether the pattern is found in some text."""
         source = pattern.source

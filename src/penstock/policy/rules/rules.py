@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
@@ -54,7 +54,6 @@ class Rule(Struct, frozen=True):
     shared: bool = True  # whether counts and caches hold for all instances, where instances share
     when_down: Literal["block", "divide", "local"] | None = None
     lease: Seconds | None = None  # for so long an instance may have places of a limit in hand
-    noun: ClassVar[str] = "rule"
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -92,11 +92,11 @@ def _without_secrets(text: str) -> str:
     return re.sub(r"\?[^#]*", "?...", re.sub(r"//[^/?#]*@", "//...@", text), count=1)
 
 
-def parse_listen(text: str, default_host: str = "127.0.0.1") -> tuple[str, int]:
+def parse_listen(text: str) -> tuple[str, int]:
     """Host and port out of `[HOST:]PORT`; without a host only this machine can connect."""
     host, colon, port = text.rpartition(":")
     if not colon:
-        host = default_host
+        host = "127.0.0.1"
     if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise ConfigError(f'Invalid address to listen on: "{text}"', "It must be PORT or HOST:PORT")
     if not _HOST.fullmatch(host):

@@ -8,19 +8,18 @@ import msgspec
 from msgspec import Struct, structs
 
 from penstock import limits
+from penstock.commands.waiting import told_when_long
 from penstock.config.model import CommandUpstream, ProxyConfig, UrlUpstream
 from penstock.net.warden import Warden
 from penstock.open_links import open_upstream
 from penstock.policy.tools.catalog import ToolCatalog, view
 from penstock.relay.upstream_probe import UpstreamProbe
 from penstock.wire.json.ambiguity import elements, members, readable
-from penstock.wire.mcp.eras import Era
 
 
-class UpstreamState(Struct, frozen=True):
+class UpstreamOffer(Struct, frozen=True):
     """One session's answers, each definition as the upstream wrote it."""
 
-    era: Era
     catalog: ToolCatalog
     greeting: dict[str, Any]
     prompts: dict[str, bytes]
@@ -44,7 +43,7 @@ class UpstreamState(Struct, frozen=True):
         return text if isinstance(text, str) else None
 
 
-async def ask_upstream(config: ProxyConfig) -> UpstreamState:
+async def ask_upstream(config: ProxyConfig) -> UpstreamOffer:
     """Holds one session with the upstream. Raises UpstreamError."""
     # The lock and the budget are what is asked about here, so they do not decide what is seen.
     choice = structs.replace(config.choice, lock=None, budget=None, order="upstream")
@@ -52,11 +51,12 @@ async def ask_upstream(config: ProxyConfig) -> UpstreamState:
     try:
         link = open_upstream(config, warden)
         try:
-            await link.connect()
-            probe = UpstreamProbe(link, config.tools_seconds)
-            era, tools = await probe.learn()
+            with told_when_long(config.upstream):
+                await link.connect()
+                probe = UpstreamProbe(link, config.tools_seconds)
+                _, tools = await probe.learn()
             greeting = msgspec.json.decode(readable(probe.greeting or b"{}"))
-            return UpstreamState(era, view(tools, choice), greeting, await _prompts(probe, greeting))
+            return UpstreamOffer(view(tools, choice), greeting, await _prompts(probe, greeting))
         finally:
             await link.close()
     finally:
