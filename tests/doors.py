@@ -33,15 +33,29 @@ class Lost(AssertionError):
     """What was waited for did not come."""
 
 
-def _unseen(data: bytes) -> None:
+def _unseen(data: bytes, on: object) -> None:
     """Most tests hear messages, and need no bytes."""
+
+
+class Seen:
+    """Every byte that came, one connection's after another's: in the order of arrival, a piece of one
+    connection could stand in the middle of a name on another, and hide it from whoever looks for it."""
+
+    def __init__(self) -> None:
+        self._streams: dict[object, bytearray] = {}
+
+    def add(self, data: bytes, on: object) -> None:
+        self._streams.setdefault(on, bytearray()).extend(data)
+
+    def __bytes__(self) -> bytes:
+        return b"\n".join(self._streams.values())
 
 
 class Lines:
     """Messages on a pipe, one a line."""
 
     def __init__(
-        self, fd: int, hear: Callable[[Heard], None], see: Callable[[bytes], None] = _unseen
+        self, fd: int, hear: Callable[[Heard], None], see: Callable[[bytes, object], None] = _unseen
     ) -> None:
         self.fd = fd
         self._hear = hear
@@ -52,7 +66,7 @@ class Lines:
     def read(self) -> None:
         data = os.read(self.fd, 1 << 20)
         self.is_over = not data
-        self._see(data)
+        self._see(data, self)
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._hear(Heard(bytes(self._pending) + line, ""))
@@ -68,7 +82,7 @@ class Response:
         connection: socket.socket,
         label: str,
         hear: Callable[[Heard], None],
-        see: Callable[[bytes], None] = _unseen,
+        see: Callable[[bytes, object], None] = _unseen,
     ) -> None:
         self.connection = connection
         self.fd = connection.fileno()
@@ -120,7 +134,7 @@ class Response:
         end = self._pending.find(b"\r\n\r\n")
         if end < 0:
             return False
-        self._see(bytes(self._pending[: end + 4]))
+        self._see(bytes(self._pending[: end + 4]), self)
         line, *fields = bytes(self._pending[:end]).split(b"\r\n")
         del self._pending[: end + 4]
         if line.split()[1] == b"100":
@@ -159,7 +173,7 @@ class Response:
         del self._pending[:at]
 
     def _take(self, piece: bytes) -> None:
-        self._see(piece)
+        self._see(piece, self)
         self.body += piece
         if not self.is_stream:
             return
@@ -207,15 +221,15 @@ class Client:
     def __init__(self, era: str) -> None:
         self.era = era
         self.heard: list[Heard] = []
-        self.seen: bytearray | None = None  # set to an empty one: heads and bodies, of chunks what is in them
+        self.seen: Seen | None = None  # set to an empty one: heads and bodies, of chunks what is in them
         self.sources: list[Lines | Response] = []
         self.responses: list[Response] = []  # also those that are over: their connections are kept
         self._next_id = 1000
 
-    def see(self, data: bytes) -> None:
-        """Something came, whatever it is."""
+    def see(self, data: bytes, on: object) -> None:
+        """Something came on a connection, whatever it is."""
         if self.seen is not None:
-            self.seen += data
+            self.seen.add(data, on)
 
     # --- waiting ----------------------------------------------------------------------------------------
 

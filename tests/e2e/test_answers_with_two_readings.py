@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scripted_http import Line, Request, ScriptedHttp
 
-from doors import Response
+from doors import Response, Seen
 from pairs import DENY, Proxy
 from ruled import Ruled, rule
 
@@ -77,11 +77,11 @@ def test_rules_hold_whatever_an_answer_is_called(tmp_path: Path, status: str, ki
     block = rule("keep-back", [{"result_exists": "secret"}], {"block": "no"}, direction="upstream")
     with Ruled("passthrough", tmp_path, {"rules": [block]}) as ruled:
         raw = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode() + body
-        ruled.client.seen = bytearray()
+        ruled.client.seen = Seen()
         ruled.client.begin_order("raw", b"41", raw=raw.decode("latin-1"))
         post = ruled.client.posts[b"41"]
         ruled.client.until(lambda: post.is_over)
-        assert b"secret" not in ruled.client.seen
+        assert b"secret" not in bytes(ruled.client.seen)
         assert ruled.client.is_alive()
 
 

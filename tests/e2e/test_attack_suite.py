@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import trials.attack.client_bytes as client_bytes
+from doors import Seen
 from gate import ROOT
 from readings import calls_in
 from trials.attack.campaign import Plan, cells_of, run
@@ -115,6 +116,14 @@ def denied_names(raw: bytes) -> set[str]:
 )
 def test_a_hidden_name_is_seen_in_any_spelling(shown: bytes):
     assert hidden_names(shown, []) == {"delete_file"}
+
+
+def test_a_name_that_comes_in_pieces_between_those_of_another_connection_is_seen():
+    seen = Seen()
+    for piece in (b"del", b"ete_", b"file"):
+        seen.add(piece, "stream")
+        seen.add(b"HTTP/1.1 202 Accepted\r\n\r\n", "post")
+    assert hidden_names(bytes(seen), []) == {"delete_file"}
 
 
 def test_only_the_plain_refusal_may_name_a_tool():

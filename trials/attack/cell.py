@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from doors import MODERN, Client, LegacyDoor, Lost, Response, SseDoor, StdioDoor
+from doors import MODERN, Client, LegacyDoor, Lost, Response, Seen, SseDoor, StdioDoor
 from gate import DEADLINE, wait_until
 from pairs import Proxy, Upstream
 from trials.attack.judge import denied_calls, hidden_names, words_of_ours
@@ -134,7 +134,7 @@ class Cell:
                 door = StdioDoor(self.there.command if self.direct else words, self.era, errors)
         else:
             door = DIRECT[self.client](self.port, self.era)
-        door.seen = bytearray()
+        door.seen = Seen()
         if begin:
             door.begin(self.version) if self.era == "legacy" else door.begin()
         return door
@@ -204,7 +204,7 @@ class Cell:
         self._read_bytes = self.bytes_file.stat().st_size if self.direct else self._judged_bytes
         for door in (self.attacker, self.bystander):
             door.heard.clear()
-            door.seen = bytearray()
+            door.seen = Seen()
 
     def reached(self) -> list[bytes]:
         """The messages of the attack that reached the upstream since."""

@@ -83,7 +83,7 @@ class Router:
                         piece = b""
                     is_open = bool(piece)
                     got += piece
-            self.door.see(bytes(got))
+            self.door.see(bytes(got), connection)
             return read_responses(bytes(got), is_head=data.startswith(b"HEAD "))
 
 

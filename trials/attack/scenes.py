@@ -39,7 +39,7 @@ def attack_with_scenes(cell: Cell, scenes: list[RuleRun]) -> Iterator[Result]:
 
 def _close(cell: Cell, door: Any) -> None:
     """Ends a client that a scene has opened; what it saw is the attacker's to answer for."""
-    cell.attacker.see(bytes(door.seen or b""))
+    cell.attacker.see(bytes(door.seen or b""), door)
     cell.attacker.heard += door.heard
     door.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from doors import Client, is_answer
+from doors import Client, Seen, is_answer
 from several import ROOT, Several, over_http, says
 from trials.attack import client_bytes, hostile_upstreams
 from trials.attack.campaign import SEVERAL, Plan, run
@@ -39,7 +39,7 @@ def test_no_spelling_of_a_denied_call_gets_to_an_upstream(tmp_path: Path, door: 
     several = attacked(tmp_path)
 
     def attack(client: Client) -> None:
-        client.seen = bytearray()
+        client.seen = Seen()
         for row in MESSAGES:
             client.say(row.raw)
             if b'"id":"t"' in row.raw[:60] and b'"method"' in row.raw:
@@ -64,7 +64,7 @@ def test_no_upstream_shows_what_is_hidden(tmp_path: Path) -> None:
     with several.stdio() as client:
         for row in ORDERS:
             client.heard.clear()
-            client.seen = bytearray()
+            client.seen = Seen()
             token = client.new_id()
             client.begin_order(row.order, token, **as_order(row))
             client.until(lambda token=token: any(is_answer(one.raw, token) for one in client.heard))  # type: ignore[misc]
