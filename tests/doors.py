@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import socket
 import subprocess
@@ -27,6 +28,9 @@ class Heard(NamedTuple):
 
     raw: bytes
     on: str
+
+
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n")  # no server of ours ends lines by CR alone
 
 
 class Lost(AssertionError):
@@ -177,9 +181,9 @@ class Response:
         self.body += piece
         if not self.is_stream:
             return
-        while (end := self.body.find(b"\n\n", max(0, self._searched - 1))) >= 0:
-            event = bytes(self.body[: end + 2])
-            del self.body[: end + 2]
+        while blank := _BLANK_LINE.search(self.body, max(0, self._searched - 3)):
+            event = bytes(self.body[: blank.end()])
+            del self.body[: blank.end()]
             self._searched = 0
             self.events.append(event)
             kind, data = read_event(event)
@@ -204,7 +208,7 @@ class Response:
 def read_event(event: bytes) -> tuple[str, bytes]:
     """The kind and the data of one event."""
     kind, data = "message", []
-    for line in event.split(b"\n"):
+    for line in event.replace(b"\r\n", b"\n").split(b"\n"):
         name, _, value = line.partition(b":")
         if name == b"data":
             data.append(value.removeprefix(b" "))
