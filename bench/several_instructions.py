@@ -51,16 +51,17 @@ BARS = {
     "5 x 20 over one upstream, call over SSE": 1.25,
     "5 x 20 over one with 100 tools, list": 1.05,
     "50 x 200 over 5 x 20, call": 1.02,
+    "5 x 20 and a hung one over 5 x 20, call": 1.05,
     "a static token over none, call": 1.03,
 }
 
 
-def over_stdio(members: int, tools: int, listed: bool = False) -> Way:
-    """Calls or lists over stdio, with so many upstreams."""
+def over_stdio(members: int, tools: int, listed: bool = False, hung: bool = False) -> Way:
+    """Calls or lists over stdio, with so many upstreams and perhaps one that never answers."""
 
     def run(exchanges: int, counted: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            file = config(Path(folder), "several", members, tools, wait="10m")
+            file = config(Path(folder), "several", members, tools, hung, "60s" if hung else "10m")
             with penstock(["--stdio", "--config", file], counted, UNWATCHED) as process:
                 assert process.stdin is not None
                 assert process.stdout is not None
@@ -150,6 +151,7 @@ def main() -> int:
         "one upstream, call": over_stdio(1, 20),
         "5 x 20, call": over_stdio(5, 20),
         "50 x 200, call": over_stdio(50, 200),
+        "5 x 20 and a hung one, call": over_stdio(5, 20, hung=True),
         "one upstream, call over SSE": over_sse(1, 20),
         "5 x 20, call over SSE": over_sse(5, 20),
         "one with 100 tools, list": over_stdio(1, 100, listed=True),
@@ -169,6 +171,9 @@ def main() -> int:
         ),
         "5 x 20 over one with 100 tools, list": found["5 x 20, list"] / found["one with 100 tools, list"],
         "50 x 200 over 5 x 20, call": found["50 x 200, call"] / found["5 x 20, call"],
+        "5 x 20 and a hung one over 5 x 20, call": (
+            found["5 x 20 and a hung one, call"] / found["5 x 20, call"]
+        ),
         "a static token over none, call": found["a static token, call"] / found["no token, call"],
     }
     for name, ratio in ratios.items():
