@@ -505,9 +505,10 @@ def write(page: Path, text: str) -> None:
 EXPLAINED = """\
 Written by `python -m bench.several_cost --write docs/several.md`. All run at the same time and are asked in
 turn, round by round; every figure is that of the calmest round (a call's is the median of a thousand, or of
-as many as take four seconds), as others on the machine only add to it. `N x M` are N servers on stdio with M tools each behind one Penstock,
-`direct` is one of them alone, `five direct` are five without a proxy, started at once, and `added` is over
-going direct. `CPU` is what the system counts for the proxy alone for one call. In Penstock's there is time
+as many as take four seconds), as others on the machine only add to it. `N x M` are N servers on stdio with
+M tools each behind one Penstock, `direct` is one of them alone, `five direct` are five without a proxy,
+started at once, and `added` is over going direct.
+`CPU` is what the system counts for the proxy alone for one call. In Penstock's there is time
 in which it looks for 0.1 ms whether more has come before it sleeps. It does so only where there is a second
 core and while one message follows another within 0.3 ms, but then this can be as long as the call. `work`
 is the same with the proxy bound to one core, where it does not look. `MB` is memory that is nobody else's,
