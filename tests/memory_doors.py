@@ -272,6 +272,14 @@ DOORS = {
 _LOOP = asyncio.Runner()
 
 
+def forget_doors() -> None:
+    """What doors made so far meant to do later is forgotten, and they with it: nobody ends them, and who
+    makes thousands would keep all of their sessions, streams and timers."""
+    global _LOOP
+    _LOOP.close()
+    _LOOP = asyncio.Runner()
+
+
 def _pool(upstream: Memory, gate: Gate, sessions: SessionTable | None) -> LinkPool:
     return LinkPool(
         lambda: upstream,  # type: ignore[arg-type, return-value]

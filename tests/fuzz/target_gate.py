@@ -11,7 +11,7 @@ import asyncio
 import hostile
 from claims import hidden_names, is_strict, readers_of, wrong_calls
 from hostile import Choices
-from memory_doors import DOORS, GATE, Memory, PipeDoor
+from memory_doors import DOORS, GATE, Memory, PipeDoor, forget_doors
 from penstock.errors import UpstreamProtocolError
 from penstock.relay.session_relay import SessionRelay
 from penstock.wire.mcp.message import read_upstream_message
@@ -40,6 +40,7 @@ def check(data: bytes) -> None:
 
 def _check_client(raw: bytes, door: str) -> None:
     up, back = DOORS[door]().take(raw)
+    forget_doors()
     for wire in up:
         found = wrong_calls(wire, readers_of(door))
         assert not found, (door, raw, found)
