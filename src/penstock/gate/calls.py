@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic as _monotonic
 from time import time as _time
 
+from penstock import limits
 from penstock.gate.gate import Gate
 from penstock.gate.observed import ObservedGate
 from penstock.gate.record import CallSeen, Observer
@@ -42,6 +43,7 @@ class CallsGate(ObservedGate):
         session, tool = exchange.session, message.tool
         if (
             tool is None  # also where reading the message was not that plain
+            or len(tool) > limits.NAME_LENGTH
             or message.method != CALL
             or session.client_name is None  # it may be in this message, and so may the era
             or session.era is None

@@ -10,6 +10,7 @@ from time import time as _time
 
 import msgspec
 
+from penstock import limits
 from penstock.errors import ProtocolError
 from penstock.gate.client_name import maybe_client_name
 from penstock.gate.gate import Gate
@@ -23,6 +24,7 @@ from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message,
 
 log = logging.getLogger("penstock")
 
+_LONGEST = limits.NAME_LENGTH
 _RESPONSE = Kind.RESPONSE
 MESSAGE_KINDS: dict[Kind, MessageKind] = {
     Kind.REQUEST: "request",
@@ -91,6 +93,7 @@ class ObservedGate(GateAround):
         request = _record_in(exchange) if exchange is not None and kind != "request" else None
         if method is None and exchange is not None:
             method = exchange.method or None
+        method = method and method[:_LONGEST]
         who: Sender = "client" if sender == "client" else "upstream" if sender == "upstream" else "penstock"
         self._tell(
             Record(
@@ -156,12 +159,18 @@ class ObservedGate(GateAround):
             tool = asked.tool
         else:
             tool = exchange.request.tool or maybe_tool(exchange.request)
+        method = (exchange.method or None) if is_response else message.method
+        # Observers keep names, and a name may be as long as its message: no real one is.
+        if method is not None and len(method) > _LONGEST:
+            method = method[:_LONGEST]
+        if tool is not None and len(tool) > _LONGEST:
+            tool = tool[:_LONGEST]
         record = Record(
             _time() - spent,
             exchange.session,
             sender,
             MESSAGE_KINDS[message.kind],
-            (exchange.method or None) if is_response else message.method,
+            method,
             message.id_token,
             message.raw,
             verdict.word,  # type: ignore[union-attr]

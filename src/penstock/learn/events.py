@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from penstock import limits
 from penstock.observe.progress import Progress, size_of
 from penstock.observe.reader import RecordingReader
 from penstock.observe.record import Record
@@ -39,14 +40,15 @@ def event_of_row(row: MessageRow) -> Event | None:
     if line.lost is not None or row.method != CALL:
         return None
     is_stopped = line.verdict in STOPPED
+    tool = row.tool[: limits.NAME_LENGTH]  # as an observer is told of it
     if line.kind == "response":
         if line.sender == "client":
             return None
-        return Event(line.s, row.client, line.t, line.i, row.tool, True, None, 0, row.is_error, is_stopped)
+        return Event(line.s, row.client, line.t, line.i, tool, True, None, 0, row.is_error, is_stopped)
     if line.kind != "request" or line.sender != "client":
         return None
     arguments, size = _arguments(maybe_value(row.message.params), len(line.raw))
-    return Event(line.s, row.client, line.t, line.i, row.tool, False, arguments, size, False, is_stopped)
+    return Event(line.s, row.client, line.t, line.i, tool, False, arguments, size, False, is_stopped)
 
 
 def event_of_record(record: Record) -> Event | None:
@@ -72,7 +74,7 @@ def event_of_record(record: Record) -> Event | None:
         client,
         record.received,
         record.index,
-        tool or found,
+        tool or found[: limits.NAME_LENGTH],
         False,
         arguments,
         len(record.raw),

@@ -15,13 +15,21 @@ from msgspec import Struct, field
 
 from penstock.learn.events import Event
 from penstock.policy.learned.baseline import BUCKETS, KINDS, TABLE, Model, place_digest
-from penstock.policy.learned.features import PlaceSeen, digest64, places_in, shape_of
+from penstock.policy.learned.features import NAME, PlaceSeen, digest64, places_in, shape_of
 
 _WINDOW = 60.0  # seconds in which calls are counted for the rate
-_digest = lru_cache(maxsize=4_096)(digest64)  # of names and shapes, which come again and again
+_DIGESTED = 512  # characters of what is kept with its digest
 SUBJECTS = 1_000
 """Of one session; what comes beyond is not counted any more."""
 RECENT = 10 * SUBJECTS  # calls that are counted for the rate at most
+
+
+def _digest(*parts: str) -> int:
+    """Of names and shapes, which come again and again, unless they are odd."""
+    return _kept_digest(*parts) if len(parts[-1]) <= _DIGESTED else digest64(*parts)
+
+
+_kept_digest = lru_cache(maxsize=4_096)(digest64)
 
 
 class Finding(Struct):
@@ -172,7 +180,8 @@ def _score_novelty(model: Model, event: Event, state: SessionScores) -> Iterator
     subject = shape_subject(tool, shape)
     if model.is_new_shape(tool, shape) and _is_first(state, subject):
         state.scores["shape"] += 1
-        names = ", ".join(sorted(event.arguments)[:8]) if isinstance(event.arguments, dict) else "none"
+        found = event.arguments
+        names = ", ".join(name[:NAME] for name in sorted(found)[:8]) if isinstance(found, dict) else "none"
         words = f"{tool}: arguments of this shape ({names}), {_never(model)}"
         yield Finding("shape", subject, words, event.index, event.time)
 

@@ -31,6 +31,7 @@ from penstock.learn.scores import (
 )
 from penstock.policy.learned.baseline import Model
 from penstock.policy.learned.features import (
+    NAME,
     PlaceSeen,
     digest64,
     places_in,
@@ -305,7 +306,7 @@ class Usual:
 
     def _place(self, known: _Tool, key: tuple[str, str, str]) -> _Answer:
         name, kind, text = key
-        found = self._answer(known, PlaceSeen(f"arguments.{name}", kind, text))
+        found = self._answer(known, PlaceSeen(f"arguments.{name[:NAME]}", kind, text))
         return self._keep(known.places, key, found)
 
     def _deep_place(self, known: _Tool, place: PlaceSeen) -> _Answer:

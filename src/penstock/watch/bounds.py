@@ -12,6 +12,9 @@ RING_BYTES = 4 * 1024 * 1024
 RING_HEAD = 4096
 """Of a message larger than this, so much is kept while no hub listens: enough to see what it was."""
 
+NAME_LENGTH = 1_024
+"""Of an id, a method, a URI or a tool's name, so much is kept: it may be as long as its message."""
+
 TAP_BYTES = 8 * 1024 * 1024
 """What may wait toward a hub; past it messages are dropped from its view and counted, and traffic goes on."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec import structs
 
@@ -12,12 +13,15 @@ from penstock.observe.record import Record
 from penstock.watch import bounds
 
 _HEAD = bounds.RING_HEAD
+_NAME = bounds.NAME_LENGTH
+_TAIL = 64
 
 
 class CutRecord(Record):
     """A record of whose message only the beginning was kept."""
 
     size: int = 0  # of the whole message
+    tail: bytes = b""  # its end, where a result says that it failed
 
 
 class Ring:
@@ -28,13 +32,13 @@ class Ring:
         self.append = self._kept.append  # for one that is small, and so is its request
 
     def add(self, record: Record) -> None:
-        """Takes one more, and keeps nothing large alive: not what was sent for it, nor what it belongs to."""
+        """Takes one more, and keeps nothing large alive: not its names, nor what it answers or is part of."""
         if _is_large(record):
-            size = len(record.raw)
-            facts = structs.asdict(record) | {"raw": record.raw[:_HEAD], "sent": None, "size": size}
-            record = CutRecord(**facts)
+            raw = record.raw
+            cut = {"raw": raw[:_HEAD], "sent": None, "size": len(raw), "tail": raw[-_TAIL:]}
+            record = CutRecord(**structs.asdict(record) | _short_names(record) | cut)
         if record.request is not None and _is_large(record.request):
-            record = structs.replace(record, request=_stub(record.request))
+            record = structs.replace(record, request=_stub(record.request), **_short_names(record))
         if record.batch is not None and _is_large(record.batch):
             record = structs.replace(record, batch=_stub(record.batch))
         self.append(record)
@@ -49,4 +53,14 @@ def _is_large(record: Record) -> bool:
 
 def _stub(record: Record) -> Record:
     """What others refer to: its number and its method."""
-    return structs.replace(record, raw=b"", sent=None, request=None, batch=None)
+    return structs.replace(record, raw=b"", sent=None, request=None, batch=None, **_short_names(record))
+
+
+def _short_names(record: Record) -> dict[str, Any]:
+    """What a message is called, which may be as long as the message. An answer has its request's."""
+    token, method, tool = record.id_token, record.method, record.tool
+    return {
+        "id_token": token and token[:_NAME],
+        "method": method and method[:_NAME],
+        "tool": tool and tool[:_NAME],
+    }

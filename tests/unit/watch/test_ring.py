@@ -18,10 +18,11 @@ LARGE = b"x" * (bounds.RING_HEAD + 1)
 
 
 def held_bytes(one: Record | None) -> int:
-    """Bytes of messages that a record keeps alive."""
+    """Bytes of messages, and of their names, that a record keeps alive."""
     if one is None:
         return 0
-    return len(one.raw) + len(one.sent or b"") + held_bytes(one.request) + held_bytes(one.batch)
+    names = max(map(len, (one.id_token or b"", one.method or "", one.tool or "")))
+    return len(one.raw) + len(one.sent or b"") + names + held_bytes(one.request) + held_bytes(one.batch)
 
 
 def test_the_newest_stay_and_fit() -> None:
@@ -51,8 +52,11 @@ def test_nothing_large_stays_because_something_refers_to_it() -> None:
     ring.add(record(batch=asked))
     ring.add(record(sent=LARGE, verdict="change"))
     ring.add(record(LARGE, sent=LARGE, request=structs.replace(asked, sent=LARGE)))
+    long = {"id_token": LARGE, "method": LARGE.decode(), "tool": LARGE.decode()}
+    ring.add(record(LARGE, **long))
+    ring.add(record(request=record(LARGE, **long), **long))
     kept = list(ring)
-    assert max(map(held_bytes, kept)) <= bounds.RING_HEAD
+    assert max(map(held_bytes, kept)) <= bounds.RING_HEAD + 2 * bounds.NAME_LENGTH
     assert kept[0].request is not None
     assert kept[1].batch is not None
     assert (kept[0].request.index, kept[1].batch.index) == (3, 3)

@@ -16,6 +16,9 @@ from msgspec import Struct
 LEAVES = 256
 """So many values of one call are looked at; those beyond are not."""
 
+NAME = 128
+"""Of an argument's name, so much is looked at and shown: it may be as long as the call."""
+
 _TEXT = 4096  # a longer text is prose: only addresses in its beginning are looked for
 _URL = re.compile(r"(?i)\b[a-z][a-z0-9+.-]{1,15}://(?:[^\s/@?#]*@)?(\[[0-9a-f:.]+\]|[^\s/:?#\"'<>\\]+)")
 _MAIL = re.compile(r"(?i)(?<![\w.+-])[\w.+-]{1,64}@((?:[a-z0-9-]{1,63}\.)+[a-z]{2,24})\b")
@@ -138,7 +141,7 @@ def _texts(value: Any, path: str = "arguments") -> Iterator[tuple[str, str]]:
         if isinstance(value, str):
             yield path, value
         elif isinstance(value, dict):
-            left += [(f"{path}.{name}", inner) for name, inner in list(value.items())[:LEAVES]]
+            left += [(f"{path}.{name[:NAME]}", inner) for name, inner in list(value.items())[:LEAVES]]
         elif isinstance(value, list):
             left += [(f"{path}.*", inner) for inner in value[:LEAVES]]
 

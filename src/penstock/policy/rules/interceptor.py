@@ -171,7 +171,7 @@ class Interceptor:
         plan = self._plans.get((method, direction))
         if plan is None:
             plan = self._make_plan(method, direction)
-            if len(self._plans) < limits.KNOWN_METHODS:
+            if len(self._plans) < limits.KNOWN_METHODS and len(method or "") <= limits.NAME_LENGTH:
                 self._plans[method, direction] = plan
         return plan
 

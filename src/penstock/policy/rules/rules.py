@@ -121,7 +121,7 @@ class RuleSet:
         if method is not None:
             found += self._named.get((method, direction), ())
         rules = tuple(sorted(found, key=lambda rule: self._place[rule.id]))
-        if len(self._known) < limits.KNOWN_METHODS:
+        if len(self._known) < limits.KNOWN_METHODS and len(method or "") <= limits.NAME_LENGTH:
             self._known[method, direction] = rules
         return rules
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from penstock import limits
 from penstock.errors import UpstreamError
 from penstock.policy.several.greeting import cache_terms
 from penstock.policy.several.spliced import edited, maybe_text
@@ -53,6 +54,8 @@ class Resources:
 
     def note(self, uri: str, name: str) -> None:
         """A member's result links to a resource. Of two that do, the one that is trusted more has it."""
+        if len(uri) > limits.URI_LENGTH:
+            return  # nobody links to so long a one to have it read
         known = self._seen.get(uri)
         if known is not None and known != name:
             order = [member.name for member in self._find()]
