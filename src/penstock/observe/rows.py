@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -35,7 +35,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _EMPTY = _Message()
-_TOOL_ERROR = (b'"isError":true', b'"isError": true')
+TOOL_ERROR = (b'"isError":true', b'"isError": true')
 
 
 class Asked(Struct):
@@ -113,7 +113,7 @@ class MessageRow:
     def is_tool_error(self) -> bool:
         """Whether this is a tool's result that says it failed."""
         result = self.message.result
-        if result is UNSET or not any(mark in bytes(result) for mark in _TOOL_ERROR):
+        if result is UNSET or not any(mark in bytes(result) for mark in TOOL_ERROR):
             return False
         value = maybe_value(result)
         return isinstance(value, dict) and value.get("isError") is True
@@ -131,13 +131,17 @@ class MessageRow:
         return None if self.asked is None else max(0.0, (self.line.t - self.asked.time) * 1000)
 
     @property
+    def size(self) -> int:
+        """Bytes of the message."""
+        return len(self.line.raw)
+
+    @property
     def tokens(self) -> int:
         """About how many tokens it costs a model to read it."""
         if self._tokens is None:
-            raw = self.line.raw
-            seen = raw[: bounds.ESTIMATED_BYTES]
+            seen, size = self.line.raw[: bounds.ESTIMATED_BYTES], self.size
             found = estimate_tokens(seen.decode("utf-8", "replace"))
-            self._tokens = found if len(seen) == len(raw) else round(found * len(raw) / len(seen))
+            self._tokens = found if len(seen) == size else round(found * size / len(seen))
         return self._tokens
 
     def argument_names(self) -> list[str]:
@@ -174,7 +178,7 @@ class MessageRow:
     def number(self, field: str) -> float | None:
         if field == "ms":
             return self.ms
-        return float(len(self.line.raw)) if field == "size" else float(self.tokens)
+        return float(self.size) if field == "size" else float(self.tokens)
 
     def text(self) -> str:
         return self.line.raw.decode("utf-8", "replace")
@@ -191,7 +195,8 @@ class MessageRow:
 class Rows:
     """Turns lines into rows, remembering requests until they are answered, and what clients are called."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[Line, Asked | None, str], MessageRow] = MessageRow) -> None:
+        self._make = make
         self.open: dict[int, Asked] = {}
         self._clients: dict[str, str] = {}
         self._begun_as: dict[str, str] = {}  # sessions that had another name when they began
@@ -205,7 +210,7 @@ class Rows:
             _remember(self._begun_as, line.s, asked.session)
         if self._begun_as:
             line.s = self._begun_as.get(line.s, line.s)
-        row = MessageRow(line, asked, line.client or self._clients.get(line.s, ""))
+        row = self._make(line, asked, line.client or self._clients.get(line.s, ""))
         if line.kind == "request":
             method = row.method
             asks = Asked(line.i, line.t, method, row.tool, line.sender, line.s, line.verdict)

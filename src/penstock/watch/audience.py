@@ -180,7 +180,7 @@ class Audience:
         )
         assert hub.lines is not None
         for record in dashboard.ring:
-            piece = cut_line_of(record, record.size) if isinstance(record, CutRecord) else line_of(record)
+            piece = cut_line_of(record) if isinstance(record, CutRecord) else line_of(record)
             hub.lines.send(piece)
         for line in (*dashboard.log.kept, *dashboard.log.alerts):
             hub.tell(line)

@@ -24,6 +24,7 @@ from penstock.watch.row import HubRow
 from penstock.watch.store import Store
 from penstock.watch.summaries import Summaries
 from penstock.watch.tap_line import TapHeader, TapLine, read_line
+from penstock.watch.tap_row import tap_row
 
 log = logging.getLogger("penstock")
 
@@ -42,7 +43,7 @@ class Instance:
         self._lines: LineSocket | None = None
         self.header = TapHeader("hello", name=os.path.basename(path))
         self.masker = Masker()
-        self._rows = Rows()
+        self._rows = Rows(tap_row)
         self._seqs: dict[int, int] = {}  # the row of a request, by the proxy's own number
         self._last_index = 0
         self.lost = 0
@@ -171,7 +172,7 @@ class Instance:
     def _begin(self, facts: dict[str, Any]) -> None:
         header = msgspec.convert(facts, TapHeader)
         if header.run != self.header.run:
-            self._last_index, self._rows, self._seqs = 0, Rows(), {}
+            self._last_index, self._rows, self._seqs = 0, Rows(tap_row), {}
         self.header = header
         settings = MaskSettings(tuple(header.mask_keys), tuple(header.mask_patterns))
         self.masker = Masker(settings)

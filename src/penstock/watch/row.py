@@ -10,6 +10,7 @@ from penstock.observe.values import maybe_value
 from penstock.watch import bounds
 from penstock.watch.masked_text import masked_text
 
+_NAME = bounds.NAME_LENGTH
 _PLAIN = frozenset("at session client era link kind method tool status verdict".split())
 
 
@@ -62,12 +63,12 @@ class HubRow:
         self.era = line.era
         self.link = line.link
         self.sender = line.sender
-        self.kind: str = getattr(line, "k", "") or line.kind
-        self.method: str = masker.text(row.method or getattr(line, "m", ""))
+        self.kind = line.kind
+        self.method = masker.text(row.method)[:_NAME]
         if not self.method and self.sender == "penstock" and self.kind == "line":
             self.method = _own_word(raw)
-        self.tool: str = masker.text(row.tool or getattr(line, "tool", ""))
-        self.id = row.id
+        self.tool = masker.text(row.tool)[:_NAME]
+        self.id = row.id[:_NAME]
         self.status = row.status
         self.verdict = line.verdict
         self.rules = [rule for rule in dict.fromkeys((line.by, *line.rules)) if rule]
@@ -75,7 +76,7 @@ class HubRow:
         self.code = row.code
         self.ms = row.ms
         self.us = line.us
-        self.size: int = getattr(line, "of", 0) or len(raw)
+        self.size = row.size
         self.is_cut = self.size > len(raw)
         self.tokens = row.tokens
         self.raw = raw
