@@ -157,7 +157,11 @@ class CableDoor:
     def take(self, raw: bytes) -> tuple[list[bytes], list[bytes]]:
         """What goes up as bodies, and what comes back, for one POST."""
         connection = Memory()
-        self._door.handle(post(raw, self._version), Reply(connection, False, True))  # type: ignore[arg-type]
+
+        async def go() -> None:  # initialize is timed
+            self._door.handle(post(raw, self._version), Reply(connection, False, True))  # type: ignore[arg-type]
+
+        _LOOP.run(go())
         return self.upstream.given, connection.given
 
 
