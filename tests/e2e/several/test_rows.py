@@ -12,6 +12,7 @@ import pytest
 
 from doors import Client
 from pairs import Upstream
+from penstock import limits
 from several import Several, names, over_http, says, wait_until
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -166,6 +167,21 @@ def test_a_question_that_nobody_knows_has_an_id_of_ours_and_its_answer_finds_bac
     (answer,) = [one for one in several.heard("two") if one.get("result") == {"for": "two"}]
     assert answer["id"] == "q"
     assert not any("for" in (one.get("result") or {}) for one in several.heard("one"))
+
+
+def test_a_question_whose_id_is_too_long_to_be_remembered_is_refused(tmp_path: Path) -> None:
+    several = full(tmp_path, "legacy")
+    ids = ["x" * (limits.UPSTREAM_TOKEN_BYTES - 2), "y" * (limits.UPSTREAM_TOKEN_BYTES - 1)]
+    lines = [json.dumps({"jsonrpc": "2.0", "id": one, "method": "vendor/ask", "params": {}}) for one in ids]
+    with several.stdio(capabilities=ABLE) as client:
+        client.call("two__say", json.dumps({"lines": lines}).encode())
+        token = json.loads(client.message(lambda raw: b"vendor/ask" in raw).raw)["id"]
+        client.say(json.dumps({"jsonrpc": "2.0", "id": token, "result": {}}).encode())
+        wait_until(lambda: {one.get("id") for one in several.heard("two")} >= set(ids))
+        assert len([one for one in client.heard if b"vendor/ask" in one.raw]) == 1
+    answers = {one["id"]: one for one in several.heard("two") if one.get("id") in ids}
+    assert "result" in answers[ids[0]]
+    assert answers[ids[1]]["error"]["code"] == -32601
 
 
 def test_a_question_of_an_upstream_that_is_lost_is_taken_back(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Questions:
         if method.startswith("tasks/") and not self._is_own_task(link, message):
             self._refuse(link, message)
             return None
-        if len(link.asked) >= limits.UPSTREAM_REQUESTS:
+        if len(link.asked) >= limits.UPSTREAM_REQUESTS or not _is_kept(message.id_token):
             log.warning("%s asks more than anybody answers.", link.name)
             self._refuse(link, message)
             return None
@@ -71,7 +71,8 @@ class Questions:
         raw = with_value(message.raw, message.envelope, "id", number)
 
         def take(token: bytes) -> bytes:
-            question.token = token
+            if _is_kept(token):  # else what the client says of its progress belongs to no question
+                question.token = token
             return number
 
         raw = edited(raw, _TOKEN, take)
@@ -104,7 +105,7 @@ class Questions:
 
     def _note_task(self, link: MemberLink, raw: bytes) -> None:
         def note(token: bytes) -> bytes:
-            if token[:1] == b'"':
+            if token[:1] == b'"' and _is_kept(token):
                 while len(link.client_tasks) >= limits.SESSION_TASKS:
                     del link.client_tasks[next(iter(link.client_tasks))]
                 link.client_tasks[msgspec.json.decode(token, type=str)] = None
@@ -160,3 +161,8 @@ def maybe_params(message: Message) -> dict[str, object]:
         log.warning("The params of %s cannot be read.", printable(message.method or ""))
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _is_kept(token: bytes) -> bool:
+    """Whether something of an upstream's is short enough to be remembered until somebody answers."""
+    return len(token) <= limits.UPSTREAM_TOKEN_BYTES
