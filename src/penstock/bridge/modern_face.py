@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain
 
+from penstock import limits
 from penstock.bridge import codes, modern_results
 from penstock.bridge.envelope import (
     maybe_members,
@@ -23,6 +24,7 @@ from penstock.bridge.envelope import (
 from penstock.bridge.listeners import Listeners
 from penstock.bridge.modern_results import LEVELS, level_of, maybe_wrong_meta, meta_of, wants
 from penstock.bridge.parked import (
+    HELD_BYTES,
     HELD_PROGRESS,
     OUTSIDE_SECONDS,
     PARKED_MOST,
@@ -315,6 +317,10 @@ class ModernFace:
         assert message.id_token is not None
         if message.method == "ping":
             return [ToUpstream(result_reply(message.id_token, b"{}"))]
+        kept = [asked.message for call in self._calls.values() for asked in call.questions.values()]
+        kept += [asked.message for asked, _ in self._outside]
+        if len(kept) >= limits.UPSTREAM_REQUESTS or not has_room(message, len(kept), kept):
+            return [_refused(message, TOO_MUCH)]
         call = via if via is not None and _may_ask(via) else self._maybe_oldest()
         if call is None:
             return self._keep_outside(message, now)
@@ -370,7 +376,8 @@ class ModernFace:
             if token is None or call.upstream_token is None or not same_id(bytes(token), call.upstream_token):
                 continue
             if call.is_parked:
-                call.held = [*call.held, message.raw][-HELD_PROGRESS:]
+                if len(message.raw) <= HELD_BYTES:
+                    call.held = [*call.held, message.raw][-HELD_PROGRESS:]
                 return []
             return [] if call.token is None else [ToClient(_with_token(message.raw, call.token))]
         return []

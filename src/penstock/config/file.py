@@ -325,7 +325,8 @@ class ConfigReading:
         elif "command" in section:
             found = self._to_spawn(section, path)
         else:
-            if not {"command", "url"} & self._written(path).keys():  # else it has been told already
+            written = self._written(path)  # where it has been told already, this is not
+            if isinstance(written, dict) and not {"command", "url"} & written.keys():
                 self.findings.add(path, f"{'.'.join(map(str, path))} needs a command or a url")
             return None
         return found if len(self.findings.all) == before else None
@@ -364,7 +365,7 @@ class ConfigReading:
         words = section["command"]
         try:
             if isinstance(words, list):
-                written = self._written(path).get("command")
+                written = cast(Section, self._written(path)).get("command")
                 is_text = isinstance(written, str)
                 words = make_command(None, words[0]) if is_text else make_command(words, None)
             else:
@@ -386,12 +387,12 @@ class ConfigReading:
             reconnect=section.get("on_loss") in ("reconnect", "retry"),
         )
 
-    def _written(self, path: Path) -> Section:
-        """A section as it stands in the file."""
+    def _written(self, path: Path) -> object:
+        """What stands in the file, which may be no section."""
         value: object = self.tree
         for step in path:
             value = cast(Section, value)[cast(str, step)]
-        return cast(Section, value)
+        return value
 
     def _refuse(self, section: Section, path: Path, names: tuple[str, ...], what: str) -> None:
         for name in names:

@@ -101,7 +101,7 @@ class Line(Struct):
     def is_whole(self) -> bool:
         """Whether the lengths are those of the bytes."""
         if self.penstock or self.kind == "lost":
-            return True
+            return self.b64 is UNSET  # they have no message
         if self.n != len(self.raw):
             return False
         return self.nout < 0 or self.nout == len(self.sent or b"")

@@ -12,6 +12,7 @@ from gate_messages import client, upstream
 from penstock import limits
 from penstock.bridge.listeners import UPDATED
 from penstock.bridge.modern_face import ModernFace
+from penstock.bridge.parked import HELD_BYTES
 from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.wire.mcp.message import Message
 
@@ -539,6 +540,43 @@ def test_no_more_than_64_calls_wait_and_no_more_than_may_elsewhere() -> None:
     for number in range(64):
         assert question(face, f'"q{number}"') == []
     assert up(question(face, '"more"'))[0]["error"]["message"] == "Too many questions"
+
+
+def test_no_more_questions_are_kept_than_fit_however_few_calls_they_are_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "PENDING_BYTES", 12_000)
+    face = opened()
+    call(face)
+    assert question(face, f'"{"a" * 5_000}"') == []
+    assert question(face, f'"{"b" * 5_000}"') == []
+    (refused,) = up(question(face, f'"{"c" * 5_000}"'))
+    assert refused["error"] == {"code": -32603, "message": "Too much is under way in this session"}
+    monkeypatch.setattr(limits, "UPSTREAM_REQUESTS", 3)
+    assert question(face, '"small"') == []
+    assert up(question(face, '"one too many"'))[0]["error"]["code"] == -32603
+    (asked,) = down(face.tick(2.0))
+    assert [len(key) for key in asked["result"]["inputRequests"]] == [5_000, 5_000, 5]
+    outside = opened()
+    monkeypatch.setattr(limits, "UPSTREAM_REQUESTS", 1)
+    assert question(outside, '"of no call"') == []
+    assert up(question(outside, '"nor this"'))[0]["error"]["code"] == -32603
+
+
+def test_long_words_about_progress_do_not_wait_with_a_call() -> None:
+    face = opened()
+    call(face, meta=',"progressToken":"t"')
+    question(face)
+    (asked,) = down(face.tick(2.0))
+    for text in ("a" * HELD_BYTES, "short"):
+        params = f'{{"progressToken":"t","progress":1,"message":"{text}"}}'
+        notice = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}'
+        assert face.upstream_says(heard(notice), 2.0) == []
+    state = asked["result"]["requestState"]
+    more = f'"requestState":{json.dumps(state)},"inputResponses":{{"who":{{"action":"decline"}}}},'
+    steps = call(face, "8", more, 3.0, ',"progressToken":"u"')
+    told = [one["params"]["message"] for one in down(steps) if one.get("method") == "notifications/progress"]
+    assert told == ["short"]
 
 
 def test_what_the_upstream_takes_back_is_not_asked() -> None:
