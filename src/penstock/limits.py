@@ -37,13 +37,13 @@ PENDING_REQUESTS = 100_000
 UPSTREAM_REQUESTS = 1_000
 """Questions of one upstream that a client has not answered; the oldest is forgotten first."""
 
-UPSTREAM_TOKEN_BYTES = 4 * 1024
-"""Of several upstreams, ids, progress tokens and names of tasks of one are remembered up to this length. Real
-ones have forty bytes; a question with a longer id is refused."""
-
 PENDING_BYTES = 4 * MESSAGE_BYTES
 """What is kept of all of them: ids and methods, which may be as long as messages, and for rules the requests;
 the oldest is forgotten first."""
+
+UPSTREAM_TOKEN_BYTES = 4 * 1024
+"""Of several upstreams, ids, progress tokens and names of tasks of one are remembered up to this length. Real
+ones have forty bytes; a question with a longer id is refused."""
 
 REFUSED_IDS = 1_024
 """Ids of requests we answered ourselves, remembered so that a late cancel does not reach the upstream."""

@@ -24,8 +24,8 @@ from penstock.bridge.envelope import (
 from penstock.bridge.listeners import Listeners
 from penstock.bridge.modern_results import LEVELS, level_of, maybe_wrong_meta, meta_of, wants
 from penstock.bridge.parked import (
-    HELD_BYTES,
     HELD_PROGRESS,
+    HELD_PROGRESS_BYTES,
     OUTSIDE_SECONDS,
     PARKED_MOST,
     Asked,
@@ -376,7 +376,7 @@ class ModernFace:
             if token is None or call.upstream_token is None or not same_id(bytes(token), call.upstream_token):
                 continue
             if call.is_parked:
-                if len(message.raw) <= HELD_BYTES:
+                if len(message.raw) <= HELD_PROGRESS_BYTES:
                     call.held = [*call.held, message.raw][-HELD_PROGRESS:]
                 return []
             return [] if call.token is None else [ToClient(_with_token(message.raw, call.token))]

@@ -21,7 +21,7 @@ GATHER_SECONDS, GATHER_MOST = 0.02, 0.1
 OUTSIDE_SECONDS = 30.0
 PARKED_MOST, PARKED_IN_ALL = 64, 256
 """How many calls may wait for clients: of those that are alike, and of all."""
-HELD_PROGRESS, HELD_BYTES = 64, 64 * 1024
+HELD_PROGRESS, HELD_PROGRESS_BYTES = 64, 64 * 1024
 """Messages about progress that wait with a call, and how long each may be."""
 
 

@@ -24,7 +24,7 @@ from penstock.wire.mcp.message import Batch, Kind, Message, read_client_message,
 
 log = logging.getLogger("penstock")
 
-_LONGEST = limits.NAME_LENGTH
+_LONGEST = limits.NAME_LENGTH  # observers keep names, and a name may be as long as its message
 _RESPONSE = Kind.RESPONSE
 MESSAGE_KINDS: dict[Kind, MessageKind] = {
     Kind.REQUEST: "request",
@@ -93,7 +93,6 @@ class ObservedGate(GateAround):
         request = _record_in(exchange) if exchange is not None and kind != "request" else None
         if method is None and exchange is not None:
             method = exchange.method or None
-        method = method and method[:_LONGEST]
         who: Sender = "client" if sender == "client" else "upstream" if sender == "upstream" else "penstock"
         self._tell(
             Record(
@@ -101,7 +100,7 @@ class ObservedGate(GateAround):
                 session,
                 who,
                 kind,
-                method,
+                method and method[:_LONGEST],
                 id_token,
                 raw,
                 word,
@@ -160,17 +159,12 @@ class ObservedGate(GateAround):
         else:
             tool = exchange.request.tool or maybe_tool(exchange.request)
         method = (exchange.method or None) if is_response else message.method
-        # Observers keep names, and a name may be as long as its message: no real one is.
-        if method is not None and len(method) > _LONGEST:
-            method = method[:_LONGEST]
-        if tool is not None and len(tool) > _LONGEST:
-            tool = tool[:_LONGEST]
         record = Record(
             _time() - spent,
             exchange.session,
             sender,
             MESSAGE_KINDS[message.kind],
-            method,
+            method and method[:_LONGEST],
             message.id_token,
             message.raw,
             verdict.word,  # type: ignore[union-attr]
@@ -179,7 +173,7 @@ class ObservedGate(GateAround):
             asked if is_response else None,
             exchange.status if is_response else None,
             int(spent * 1_000_000),
-            tool,
+            tool and tool[:_LONGEST],
             exchange.headers,
             batch if is_response or asked is None else asked,
         )

@@ -12,7 +12,7 @@ from gate_messages import client, upstream
 from penstock import limits
 from penstock.bridge.listeners import UPDATED
 from penstock.bridge.modern_face import ModernFace
-from penstock.bridge.parked import HELD_BYTES
+from penstock.bridge.parked import HELD_PROGRESS_BYTES
 from penstock.bridge.steps import Step, Tell, ToClient, ToUpstream
 from penstock.wire.mcp.message import Message
 
@@ -568,7 +568,7 @@ def test_long_words_about_progress_do_not_wait_with_a_call() -> None:
     call(face, meta=',"progressToken":"t"')
     question(face)
     (asked,) = down(face.tick(2.0))
-    for text in ("a" * HELD_BYTES, "short"):
+    for text in ("a" * HELD_PROGRESS_BYTES, "short"):
         params = f'{{"progressToken":"t","progress":1,"message":"{text}"}}'
         notice = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}'
         assert face.upstream_says(heard(notice), 2.0) == []
